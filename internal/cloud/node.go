@@ -1,0 +1,110 @@
+package cloud
+
+import "time"
+
+// NodeState is the control plane's view of a node's liveness.
+type NodeState string
+
+const (
+	NodeReady NodeState = "ready"
+	NodeLate  NodeState = "late" // no news lately: no new placements, what runs stays
+	NodeLost  NodeState = "lost" // no news for long: fenced by decision 8; its claims stay held
+)
+
+// Node is a hypervisor that has enrolled.
+type Node struct {
+	ID            NodeID
+	Name          string
+	PoolID        PoolID
+	PoolName      string
+	State         NodeState
+	Drained       bool // an operator's: no new placements
+	Simulated     bool
+	VCPU          int     // what the host has
+	MemoryMiB     int64   // what the host has, less what it keeps for itself
+	CPUOvercommit float64 // vCPUs sold per vCPU of the host
+	AgentVersion  string
+	LastSeenAt    *time.Time
+	CreatedAt     time.Time
+	Generation    int64 // of its assignment
+	AckGeneration int64 // the last that the agent holds
+	UsedVCPU      int
+	UsedMemoryMiB int64
+	GPUs          []GPU `db:"-"`
+}
+
+// Pool is a set of nodes that work is steered to by name.
+type Pool struct {
+	ID        PoolID
+	Name      string
+	Simulated bool // gets work only when it is asked for by name
+}
+
+// GPUMode is the one way in which a card is cut, at a time.
+type GPUMode string
+
+const (
+	ModeWhole  GPUMode = "whole"
+	ModeMIG    GPUMode = "mig"
+	ModeShared GPUMode = "shared"
+	ModeVGPU   GPUMode = "vgpu"
+)
+
+// GPUState says whether a card may be placed on.
+type GPUState string
+
+const (
+	GPUReady       GPUState = "ready"
+	GPUCleaning    GPUState = "cleaning"    // between tenants: reset and check under way
+	GPUQuarantined GPUState = "quarantined" // out until an operator recovers it
+	GPUUnhealthy   GPUState = "unhealthy"   // a fault took it out
+	GPUMissing     GPUState = "missing"     // was there, the node no longer sees it
+	GPUUnknown     GPUState = "unknown"     // the probe failed: neither free nor gone
+)
+
+// GPU is a physical card on a node.
+type GPU struct {
+	ID         GPUID
+	NodeID     NodeID
+	NodeName   string
+	UUID       string // NVML's, with its GPU- prefix; simulated cards have their own
+	PCIAddress string // domain:bus:slot.function
+	Index      int    // for display only; changes between boots
+	Model      string // key of gpu.Models: h100-80gb
+	Geometry   string // key of gpu.Geometries
+	Mode       GPUMode
+	State      GPUState
+	Reason     string   // why it is not ready
+	MemoryMiB  int64    // usable, from the driver
+	NUMANode   int      // -1: unknown
+	NVLink     []string // PCI addresses of the cards joined to it
+	Simulated  bool
+	Claims     []Claim `db:"-"`
+}
+
+// Slots is a half-open range of a GPU's slots. A whole card is [0,8), a MIG
+// slice its memory slices, a share its number (decision 1).
+type Slots struct{ Start, End int }
+
+// Size is the number of slots held.
+func (s Slots) Size() int { return s.End - s.Start }
+
+// Overlaps reports whether two ranges share a slot.
+func (s Slots) Overlaps(o Slots) bool { return s.Start < o.End && o.Start < s.End }
+
+// Claim is a live hold of slots by an instance. It is deleted on release, by
+// the release transition whose epoch matches and by nothing else.
+type Claim struct {
+	ID           ClaimID
+	GPUID        GPUID
+	OrgID        OrgID
+	ProjectID    ProjectID
+	InstanceID   InstanceID
+	InstanceName string
+	OrgName      string
+	Epoch        int64
+	Mode         GPUMode
+	Profile      string // "whole", or the MIG profile's class: 1g, 1g+me, 1g2, 2g, 3g, 4g, 7g
+	Slots        Slots
+	CreatedAt    time.Time
+}

@@ -1,0 +1,274 @@
+// Package nodewire is the seam between the control plane and a node: the types
+// that cross it, in JSON over the connections of package tunnel. Both sides
+// import it and neither side's packages import the other's.
+//
+// Direction: the control plane PUTs a whole Assignment; the node POSTs Reports.
+// Ids cross as printed strings, since a node has no business interpreting them.
+package nodewire
+
+import "time"
+
+// Paths of the node's own HTTP service, reached through a reverse connection.
+const (
+	PathAssignment = "/assignment"             // PUT Assignment → 200 Held, or 409 Held
+	PathLogs       = "/instances/{id}/logs"    // GET ?tail=N&follow=true → text/plain, chunked
+	PathExec       = "/instances/{id}/exec"    // GET, Upgrade: tenon-exec/1, ExecRequest in the Tenon-Exec header (base64 JSON) → frames
+	PathMetrics    = "/instances/{id}/metrics" // GET → InstanceMetrics
+	PathGPUMetrics = "/gpus/metrics"           // GET → []GPUSample
+	PathNodeHealth = "/healthz"
+)
+
+// Paths of the control plane's node door (mutual TLS, except enrolment).
+const (
+	PathEnroll  = "/v1/enroll"  // POST EnrollRequest → EnrollResponse; no client certificate yet
+	PathRenew   = "/v1/renew"   // POST RenewRequest → EnrollResponse
+	PathReports = "/v1/reports" // POST Report → ReportAnswer
+	PathConnect = "/v1/connect" // GET, Upgrade: tenon-reverse/1; afterwards the node serves HTTP/1.1 on it
+	// The embedded registry is under /v2/ at the same door, read-only, for the
+	// images of the node's own assignment.
+)
+
+// Protocol names in the Upgrade header.
+const (
+	UpgradeReverse = "tenon-reverse/1"
+	UpgradeExec    = "tenon-exec/1"
+)
+
+// Version orders assignments: a newer era always wins (a database restore makes
+// a new one), then the greater generation. Eras are UUIDv7 and compare as text.
+type Version struct {
+	Era        string `json:"era"`
+	Generation int64  `json:"generation"`
+}
+
+// Newer reports whether v replaces o.
+func (v Version) Newer(o Version) bool {
+	if v.Era != o.Era {
+		return v.Era > o.Era
+	}
+	return v.Generation > o.Generation
+}
+
+// Held answers an assignment: 200 with the version now held, 409 with the newer
+// one that the node keeps.
+type Held struct {
+	Version
+	Message string `json:"message,omitempty"`
+}
+
+// Assignment is everything that a node must make so. What is absent must be
+// absent, except what the node does not own.
+type Assignment struct {
+	Version
+	NodeID    string     `json:"node_id"`
+	CloudID   string     `json:"cloud_id"`
+	Instances []Instance `json:"instances"`
+}
+
+// Desired states of an instance on a node.
+const (
+	DesiredRunning = "running"
+	DesiredStopped = "stopped" // end it gracefully, give everything back, report stopped
+	DesiredGone    = "gone"    // end it, remove every trace, report gone
+)
+
+// Instance is one guest as its node must make it.
+type Instance struct {
+	ID               string            `json:"id"`
+	Epoch            int64             `json:"epoch"`      // of this placement; reports echo it
+	Generation       int64             `json:"generation"` // of the intent; a change while running is a restart
+	OrgID            string            `json:"org_id"`     // chooses the user-namespace id range
+	Kind             string            `json:"kind"`       // container, vm, notebook
+	Name             string            `json:"name"`       // host name inside
+	Desired          string            `json:"desired"`
+	Image            Image             `json:"image"`
+	Command          []string          `json:"command,omitempty"` // replaces the image's entry point and command
+	Env              map[string]string `json:"env,omitempty"`
+	VCPU             int               `json:"vcpu"`
+	MemoryMiB        int64             `json:"memory_mib"`
+	DiskMiB          int64             `json:"disk_mib"`
+	PidsMax          int64             `json:"pids_max"`
+	StopGraceSeconds int               `json:"stop_grace_seconds"`
+	Devices          []Device          `json:"devices,omitempty"`
+}
+
+// Image says what to pull; the digest decides, the reference is where from.
+type Image struct {
+	Ref      string `json:"ref"`      // repository[:tag], with its registry's host unless embedded
+	Digest   string `json:"digest"`   // sha256:… of the manifest
+	Embedded bool   `json:"embedded"` // pull through the node door
+}
+
+// Device is a share of a GPU at an exact place.
+type Device struct {
+	GPUUUID   string `json:"gpu_uuid"`
+	Mode      string `json:"mode"`    // whole, mig
+	Profile   string `json:"profile"` // whole, or the MIG profile class
+	SlotStart int    `json:"slot_start"`
+	SlotEnd   int    `json:"slot_end"`
+}
+
+// States that a node reports of an instance.
+const (
+	GuestPending  = "pending"  // known, not begun
+	GuestPulling  = "pulling"  // its image is on the way; Progress says how far
+	GuestStarting = "starting" // devices, disk, network, process
+	GuestRunning  = "running"
+	GuestStopping = "stopping"
+	GuestStopped  = "stopped" // ended (ExitCode, LastLines) and its process and devices are proven gone
+	GuestFailed   = "failed"  // could not be made so; its process and devices are proven gone
+	GuestGone     = "gone"    // no trace is left
+)
+
+// Reasons that go with failed and stopped.
+const (
+	ReasonImagePull   = "image_pull_failed"
+	ReasonDevice      = "device_failed"
+	ReasonNetwork     = "network_failed"
+	ReasonStart       = "start_failed"
+	ReasonExited      = "exited"
+	ReasonOOM         = "out_of_memory"
+	ReasonDiskFull    = "node_disk_full"
+	ReasonAsked       = "asked"
+	ReasonInterrupted = "interrupted" // the node restarted under it
+)
+
+// Report is a node's whole view. It frees nothing by itself: the control plane
+// compares epochs and releases in its own transaction.
+type Report struct {
+	Version                     // of the assignment held
+	Sequence  int64             `json:"sequence"` // grows while the agent lives
+	BootID    string            `json:"boot_id"`
+	Agent     string            `json:"agent_version"`
+	VCPU      int               `json:"vcpu"`
+	MemoryMiB int64             `json:"memory_mib"`
+	GPUs      []GPU             `json:"gpus"`
+	ProbeOK   bool              `json:"probe_ok"` // false: the GPU list is the last known one, states unknown
+	Instances []InstanceReport  `json:"instances"`
+	Orphans   []Orphan          `json:"orphans,omitempty"`
+	Drivers   map[string]string `json:"drivers"` // driver → version or why it is unusable
+}
+
+// InstanceReport is what became of one instance. Its durations are monotonic;
+// the control plane clamps them to [assignment sent, report received].
+type InstanceReport struct {
+	ID              string  `json:"id"`
+	Epoch           int64   `json:"epoch"`
+	Generation      int64   `json:"generation"`
+	State           string  `json:"state"`
+	Reason          string  `json:"reason,omitempty"`
+	Message         string  `json:"message,omitempty"`
+	Progress        *int    `json:"progress,omitempty"` // percent
+	ExitCode        *int    `json:"exit_code,omitempty"`
+	LastLines       string  `json:"last_lines,omitempty"`
+	Address         string  `json:"address,omitempty"`
+	StateForSeconds float64 `json:"state_for_seconds"` // since it entered State
+	RanForSeconds   float64 `json:"ran_for_seconds"`   // of this run, so far or in all
+}
+
+// GPU is a card as the node sees it.
+type GPU struct {
+	UUID       string   `json:"uuid"`
+	PCIAddress string   `json:"pci_address"`
+	Index      int      `json:"index"`
+	Model      string   `json:"model"`    // key of gpu.Models
+	Geometry   string   `json:"geometry"` // key of gpu.Geometries
+	Mode       string   `json:"mode"`
+	State      string   `json:"state"` // ready, cleaning, quarantined, unhealthy, missing, unknown
+	Reason     string   `json:"reason,omitempty"`
+	MemoryMiB  int64    `json:"memory_mib"`
+	NUMANode   int      `json:"numa_node"`
+	NVLink     []string `json:"nvlink,omitempty"`
+	Simulated  bool     `json:"simulated"`
+	Slices     []Slice  `json:"slices,omitempty"` // MIG instances that exist, ours and foreign
+}
+
+// Slice is a MIG instance that exists on a card.
+type Slice struct {
+	UUID      string `json:"uuid"`
+	Profile   string `json:"profile"`
+	SlotStart int    `json:"slot_start"`
+	SlotEnd   int    `json:"slot_end"`
+	Owner     string `json:"owner,omitempty"` // instance id; empty: foreign
+}
+
+// Orphan is something that the node runs and nobody assigned: shown, an alarm,
+// never destroyed.
+type Orphan struct {
+	Driver string `json:"driver"`
+	ID     string `json:"id"`
+	What   string `json:"what"`
+}
+
+// ReportAnswer says what the control plane took from a report.
+type ReportAnswer struct {
+	Sequence        int64 `json:"sequence"`
+	NextSeconds     int   `json:"next_seconds"` // report again after this, or at once when something changes
+	WantsAssignment bool  `json:"wants_assignment"`
+}
+
+// EnrollRequest turns a one-use join token into a certificate.
+type EnrollRequest struct {
+	JoinToken string `json:"join_token"`
+	Name      string `json:"name"`
+	CSR       string `json:"csr"` // PEM
+	VCPU      int    `json:"vcpu"`
+	MemoryMiB int64  `json:"memory_mib"`
+}
+
+// RenewRequest asks for a fresh certificate with the old one as proof.
+type RenewRequest struct {
+	CSR string `json:"csr"`
+}
+
+// EnrollResponse is a node's identity.
+type EnrollResponse struct {
+	NodeID      string    `json:"node_id"`
+	CloudID     string    `json:"cloud_id"`
+	Certificate string    `json:"certificate"` // PEM, short-lived
+	CA          string    `json:"ca"`          // PEM
+	NotAfter    time.Time `json:"not_after"`
+}
+
+// ExecRequest starts a process inside a running guest, in the guest's own
+// cgroups, namespaces and device rules.
+type ExecRequest struct {
+	Command []string          `json:"command"` // empty: a login shell
+	TTY     bool              `json:"tty"`
+	Columns int               `json:"columns,omitempty"`
+	Rows    int               `json:"rows,omitempty"`
+	Env     map[string]string `json:"env,omitempty"`
+}
+
+// InstanceMetrics is the node's ring of samples, oldest first.
+type InstanceMetrics struct {
+	IntervalSeconds int      `json:"interval_seconds"`
+	Samples         []Sample `json:"samples"`
+	Simulated       bool     `json:"simulated"` // the GPU figures are
+}
+
+// Sample is one moment of an instance.
+type Sample struct {
+	At              time.Time `json:"at"`
+	CPUPercent      float64   `json:"cpu_percent"` // of one CPU
+	MemoryMiB       float64   `json:"memory_mib"`
+	NetRxBytes      int64     `json:"net_rx_bytes"` // since it started
+	NetTxBytes      int64     `json:"net_tx_bytes"`
+	DiskMiB         float64   `json:"disk_mib"` // of the writable layer
+	Pids            int64     `json:"pids"`
+	GPUPercent      *float64  `json:"gpu_percent,omitempty"` // nil: not known, which is not idle
+	GPUMemoryMiB    *float64  `json:"gpu_memory_mib,omitempty"`
+	GPUPowerWatts   *float64  `json:"gpu_power_watts,omitempty"`
+	GPUTemperatureC *float64  `json:"gpu_temperature_c,omitempty"`
+}
+
+// GPUSample is one moment of a card.
+type GPUSample struct {
+	UUID         string    `json:"uuid"`
+	At           time.Time `json:"at"`
+	Percent      float64   `json:"percent"`
+	MemoryMiB    float64   `json:"memory_mib"`
+	PowerWatts   float64   `json:"power_watts"`
+	TemperatureC float64   `json:"temperature_c"`
+	Simulated    bool      `json:"simulated"`
+}
