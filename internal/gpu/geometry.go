@@ -1,0 +1,191 @@
+package gpu
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/tenon-cloud/tenon/internal/cloud"
+)
+
+// Geometries, by the number of memory slots that MIG divides a card into.
+const (
+	MIG8 = "mig8" // A100, A800, H100, H200, B200: 8 memory slots, 7 compute slices
+	MIG4 = "mig4" // A30: 4 and 4
+)
+
+// Whole is the profile of a card that is not cut, whatever its geometry.
+const Whole = "whole"
+
+// WholeSlots is what a whole card holds, whatever its geometry, so that it
+// overlaps every slice.
+var WholeSlots = cloud.Slots{Start: 0, End: 8}
+
+// Profile is one way to cut a slice.
+type Profile struct {
+	Class   string // "1g", "1g+me", "1g2" (double memory), "2g", "2g+me", "3g", "4g", "7g"
+	Compute int    // compute slices
+	Slots   int    // memory slots
+	Starts  []int  // first memory slots at which the hardware takes it
+	Max     int    // at most so many on one card
+	Media   bool   // holds the card's media engines, of which there is one set
+	GIID    int    // NVML's GPU instance profile id; -1 where it differs between boards
+}
+
+// mask is the slots of the profile at a start.
+func (p Profile) mask(start int) uint8 { return uint8((1<<p.Slots - 1) << start) }
+
+// At is the slots that the profile holds when it begins at start.
+func (p Profile) At(start int) cloud.Slots {
+	return cloud.Slots{Start: start, End: start + p.Slots}
+}
+
+// Used is the whole state of one card: which memory slots are held, bit 0
+// being slot 0, and whether a "+me" slice holds the media engines.
+type Used struct {
+	Mask  uint8
+	Media bool
+}
+
+// Free is the number of memory slots not held, out of the geometry's.
+func (g *Geometry) Free(u Used) int { return g.Slots - bits.OnesCount8(u.Mask&g.full()) }
+
+// Geometry is a family of cards that are cut alike, with its tables.
+type Geometry struct {
+	Name     string
+	Slots    int // memory slots
+	Compute  int // compute slices
+	Profiles []Profile
+
+	index map[string]int
+	table []profileTable // by profile
+}
+
+// profileTable answers for one profile and each of the 256 masks.
+type profileTable struct {
+	free   [256]uint8     // set of free starts
+	more   [256]uint8     // how many more fit at once
+	best   [256]int8      // start that breaks least; -1: none
+	breaks [256][8]Broken // by start
+}
+
+// Broken is what a slice at some start would make impossible: starts of larger
+// profiles that are free before and not after. Fewer is better; slots break ties.
+type Broken struct {
+	Starts int // how many
+	Slots  int // their sizes summed
+}
+
+// Less orders by the number of starts, then by their sizes.
+func (b Broken) Less(o Broken) bool {
+	if b.Starts != o.Starts {
+		return b.Starts < o.Starts
+	}
+	return b.Slots < o.Slots
+}
+
+func (g *Geometry) full() uint8 { return uint8(1<<g.Slots - 1) }
+
+// Profile finds a MIG profile by its class.
+func (g *Geometry) Profile(class string) (Profile, bool) {
+	i, ok := g.index[class]
+	if !ok {
+		return Profile{}, false
+	}
+	return g.Profiles[i], true
+}
+
+// FreeStarts lists where a profile could begin now, in order. It is empty for a
+// class that the geometry does not have.
+func (g *Geometry) FreeStarts(u Used, class string) []int {
+	set := g.freeSet(u, class)
+	out := make([]int, 0, bits.OnesCount8(set))
+	for ; set != 0; set &= set - 1 {
+		out = append(out, bits.TrailingZeros8(set))
+	}
+	return out
+}
+
+func (g *Geometry) freeSet(u Used, class string) uint8 {
+	i, ok := g.index[class]
+	if !ok || u.Media && g.Profiles[i].Media {
+		return 0
+	}
+	return g.table[i].free[u.Mask]
+}
+
+// Fits reports whether the slice could be made at that start now.
+func (g *Geometry) Fits(u Used, class string, start int) bool {
+	return start >= 0 && start < 8 && g.freeSet(u, class)&(1<<start) != 0
+}
+
+// BestStart is the free start that breaks the fewest starts of larger profiles,
+// the later one among equals; ok is false when no start is free.
+func (g *Geometry) BestStart(u Used, class string) (start int, ok bool) {
+	i, known := g.index[class]
+	if !known || u.Media && g.Profiles[i].Media {
+		return 0, false
+	}
+	s := g.table[i].best[u.Mask]
+	return int(s), s >= 0
+}
+
+// Breaks says what a slice of the class at a start would make impossible. It is
+// zero for a start that is not free.
+func (g *Geometry) Breaks(u Used, class string, start int) Broken {
+	if !g.Fits(u, class, start) {
+		return Broken{}
+	}
+	return g.table[g.index[class]].breaks[u.Mask][start]
+}
+
+// More is how many further slices of the class fit at once.
+func (g *Geometry) More(u Used, class string) int {
+	i, ok := g.index[class]
+	if !ok || u.Media && g.Profiles[i].Media {
+		return 0
+	}
+	return int(g.table[i].more[u.Mask])
+}
+
+// Take is the state after a slice is made at a start; it does not check that
+// the start is free.
+func (g *Geometry) Take(u Used, class string, start int) Used {
+	p := g.Profiles[g.index[class]]
+	return Used{Mask: u.Mask | p.mask(start), Media: u.Media || p.Media}
+}
+
+// UsedBy is the state of a card that holds these claims.
+func UsedBy(claims []cloud.Claim) Used {
+	var u Used
+	for _, c := range claims {
+		u.Mask |= SlotMask(c.Slots)
+		u.Media = u.Media || isMedia(c.Profile)
+	}
+	return u
+}
+
+// SlotMask is a range of slots as bits.
+func SlotMask(s cloud.Slots) uint8 {
+	var m uint8
+	for i := max(s.Start, 0); i < min(s.End, 8); i++ {
+		m |= 1 << i
+	}
+	return m
+}
+
+// GeometryByName finds a geometry.
+func GeometryByName(name string) (*Geometry, error) {
+	if g, ok := geometries[name]; ok {
+		return g, nil
+	}
+	return nil, fmt.Errorf("find geometry %q: not one of %s, %s", name, MIG4, MIG8)
+}
+
+// FreeStarts is Geometry.FreeStarts for a card whose media engines are free.
+func FreeStarts(geometry string, mask uint8, class string) []int {
+	g, err := GeometryByName(geometry)
+	if err != nil {
+		return nil
+	}
+	return g.FreeStarts(Used{Mask: mask}, class)
+}
