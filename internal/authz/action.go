@@ -1,0 +1,83 @@
+package authz
+
+// Action is one thing that can be asked for: "<resource>.<verb>", one for each
+// operation of the API.
+type Action string
+
+// Scope is what an action is about.
+type Scope string
+
+const (
+	ScopeSelf     Scope = "self"     // whoever is signed in, about themselves
+	ScopePlatform Scope = "platform" // the fleet and what all tenants share: operators only
+	ScopeOrg      Scope = "org"
+	ScopeProject  Scope = "project"
+)
+
+const (
+	MeRead           Action = "me.read"
+	SessionDelete    Action = "session.delete"
+	OrganisationList Action = "organisation.list" // one's own; all, for an operator
+
+	OrganisationCreate Action = "organisation.create"
+	OrganisationRead   Action = "organisation.read"
+	MemberList         Action = "member.list"
+	MemberCreate       Action = "member.create"
+
+	ProjectList   Action = "project.list"
+	ProjectRead   Action = "project.read"
+	ProjectCreate Action = "project.create"
+	ProjectUpdate Action = "project.update"
+	ProjectEvents Action = "project.events" // the stream of changes
+	QuotaRead     Action = "quota.read"
+	QuotaUpdate   Action = "quota.update"
+	UsageRead     Action = "usage.read"
+
+	TokenList   Action = "token.list"   // one's own
+	TokenCreate Action = "token.create" // one's own
+	TokenDelete Action = "token.delete" // one's own
+	TokenManage Action = "token.manage" // see and revoke the other members'
+
+	FlavorList   Action = "flavor.list"
+	FlavorCreate Action = "flavor.create"
+	FlavorDelete Action = "flavor.delete"
+
+	ImageList       Action = "image.list"
+	ImageRead       Action = "image.read"
+	ImageCreate     Action = "image.create"
+	ImageDelete     Action = "image.delete"
+	ImagePublish    Action = "image.publish"   // offer one to every organisation
+	ImageUnpublish  Action = "image.unpublish" // and take it back
+	RegistryPull    Action = "registry.pull"
+	RegistryPush    Action = "registry.push"
+	RegistryPublish Action = "registry.publish" // push below tenon/
+
+	InstanceList       Action = "instance.list"
+	InstanceRead       Action = "instance.read"
+	InstanceCreate     Action = "instance.create"
+	InstanceDelete     Action = "instance.delete"
+	InstanceStart      Action = "instance.start"
+	InstanceStop       Action = "instance.stop"
+	InstanceRestart    Action = "instance.restart"
+	InstanceEvents     Action = "instance.events"
+	InstanceLogs       Action = "instance.logs"
+	InstanceMetrics    Action = "instance.metrics"
+	InstanceExec       Action = "instance.exec"
+	InstanceExecTicket Action = "instance.exec_ticket"
+	InstanceDryRun     Action = "instance.dry_run"
+
+	NodeList            Action = "node.list"
+	NodeRead            Action = "node.read"
+	NodeDrain           Action = "node.drain"
+	NodeUndrain         Action = "node.undrain"
+	NodeJoinTokenCreate Action = "node_join_token.create"
+	GPUList             Action = "gpu.list"
+	GPURead             Action = "gpu.read"
+	GPUMetrics          Action = "gpu.metrics"
+	PoolList            Action = "pool.list"
+	PriceList           Action = "price.list"
+	PriceCreate         Action = "price.create"
+	AlarmList           Action = "alarm.list"
+	AlarmAcknowledge    Action = "alarm.acknowledge"
+	CapacityRead        Action = "capacity.read"
+)
