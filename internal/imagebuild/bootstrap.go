@@ -1,0 +1,78 @@
+package imagebuild
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+var debianArchitecture = runtime.GOARCH // amd64 and arm64 are named alike
+
+// phases are the steps that debootstrap prints a line a package for.
+var phases = map[string]string{
+	"Retrieving":  "fetch Debian packages",
+	"Validating":  "fetch Debian packages",
+	"Extracting":  "unpack the base system",
+	"Unpacking":   "unpack packages",
+	"Configuring": "configure packages",
+}
+
+// bootstrap runs debootstrap in a mount namespace of its own, so that whatever
+// it mounts is gone with it, even when it is killed.
+func bootstrap(ctx context.Context, o Options, tree string) error {
+	cmd := exec.CommandContext(ctx, "debootstrap", "--variant=minbase", "--arch="+debianArchitecture,
+		"--include="+strings.Join(Packages, ","), o.Suite, tree, o.Mirror)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 5 * time.Second
+	cmd.Env = append(os.Environ(), "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive")
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		return fmt.Errorf("open debootstrap's output: %w", err)
+	}
+	cmd.Stderr = cmd.Stdout
+	o.Progress("fetch Debian packages", 0, 0)
+	if err := cmd.Start(); err != nil {
+		if errors.Is(err, exec.ErrNotFound) {
+			return errors.New("debootstrap is not installed: deploy/setup.sh installs it")
+		}
+		return fmt.Errorf("start debootstrap: %w", err)
+	}
+	last := follow(pipe, o.Progress)
+	if err := cmd.Wait(); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return fmt.Errorf("debootstrap %s from %s: %w; its last lines:\n%s", o.Suite, o.Mirror, err, strings.Join(last, "\n"))
+	}
+	return nil
+}
+
+// follow turns debootstrap's lines into progress and keeps the last few.
+func follow(r io.Reader, progress Progress) []string {
+	var last []string
+	counts := map[string]int64{}
+	lines := bufio.NewScanner(r)
+	lines.Buffer(make([]byte, 64<<10), 1<<20)
+	for lines.Scan() {
+		line := lines.Text()
+		if last = append(last, line); len(last) > 8 {
+			last = last[1:]
+		}
+		word, _, _ := strings.Cut(strings.TrimPrefix(line, "I: "), " ")
+		if step, ok := phases[word]; ok {
+			counts[word]++
+			progress(step, counts[word], counts["Retrieving"])
+		}
+	}
+	_, _ = io.Copy(io.Discard, r) // an overlong line must not block the child
+	return last
+}
