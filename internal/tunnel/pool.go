@@ -1,0 +1,228 @@
+package tunnel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// ErrNotConnected is returned for a node that has no connection at the door.
+var ErrNotConnected = errors.New("node is not connected")
+
+// maxIdle bounds what one node may park at the door.
+const maxIdle = 32
+
+// Pool holds the reverse connections of every node at this door. The zero value
+// is ready; Notify must be set before the first Add.
+type Pool struct {
+	// Notify, if set, is called when a node's first connection arrives and when
+	// its last one goes; it must not block.
+	Notify func(nodeID string, connected bool)
+
+	mu    sync.Mutex
+	nodes map[string]*poolNode
+}
+
+type poolNode struct {
+	idle      []*poolConn            // oldest first
+	all       map[*poolConn]struct{} // idle and in use
+	changed   chan struct{}          // closed when a connection arrives or the last goes
+	transport *http.Transport
+}
+
+// Add takes over a connection that the node has dialled. It is refused, and
+// closed, when the node has too many idle ones already.
+func (p *Pool) Add(nodeID string, conn net.Conn) error {
+	setKeepAlive(conn)
+	c := &poolConn{Conn: conn, pool: p, nodeID: nodeID, watched: make(chan struct{})}
+	p.mu.Lock()
+	n := p.node(nodeID)
+	if len(n.idle) >= maxIdle {
+		p.mu.Unlock()
+		_ = conn.Close()
+		return fmt.Errorf("add connection of %s: it has %d idle ones already", nodeID, maxIdle)
+	}
+	first := len(n.all) == 0
+	n.idle = append(n.idle, c)
+	n.all[c] = struct{}{}
+	close(n.changed)
+	n.changed = make(chan struct{})
+	p.mu.Unlock()
+	go c.watch()
+	if first && p.Notify != nil {
+		p.Notify(nodeID, true)
+	}
+	return nil
+}
+
+// Has reports whether the node has any connection here.
+func (p *Pool) Has(nodeID string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := p.nodes[nodeID]
+	return n != nil && len(n.all) > 0
+}
+
+// Idle is the number of unused connections of a node.
+func (p *Pool) Idle(nodeID string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := p.nodes[nodeID]; n != nil {
+		return len(n.idle)
+	}
+	return 0
+}
+
+// DialContext takes a connection to the node. It waits while the node has
+// connections but none is unused, since the node dials a replacement at once.
+func (p *Pool) DialContext(ctx context.Context, nodeID string) (net.Conn, error) {
+	for {
+		p.mu.Lock()
+		n := p.nodes[nodeID]
+		if n == nil || len(n.all) == 0 {
+			p.mu.Unlock()
+			return nil, fmt.Errorf("reach %s: %w", nodeID, ErrNotConnected)
+		}
+		if k := len(n.idle); k > 0 {
+			c := n.idle[k-1] // the newest is the least likely to be stale
+			n.idle = n.idle[:k-1]
+			p.mu.Unlock()
+			if c.take() {
+				return c, nil
+			}
+			continue
+		}
+		changed := n.changed
+		p.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("reach %s: no free connection: %w", nodeID, ctx.Err())
+		}
+	}
+}
+
+// Upgrade takes a connection, asks the node for a protocol on it and returns the
+// raw stream; CloseWrite on it half-closes. It is not retried: the node may
+// have begun.
+func (p *Pool) Upgrade(ctx context.Context, nodeID string, req *http.Request, protocol string) (net.Conn, error) {
+	conn, err := p.DialContext(ctx, nodeID)
+	if err != nil {
+		return nil, err
+	}
+	return Upgrade(ctx, conn, req, protocol)
+}
+
+// CloseNode ends every connection of a node, in use or not: its certificate was
+// revoked, or it is gone.
+func (p *Pool) CloseNode(nodeID string) {
+	p.mu.Lock()
+	var all []*poolConn
+	if n := p.nodes[nodeID]; n != nil {
+		for c := range n.all {
+			all = append(all, c)
+		}
+	}
+	p.mu.Unlock()
+	for _, c := range all {
+		_ = c.Close()
+	}
+}
+
+// node must be called with mu held.
+func (p *Pool) node(id string) *poolNode {
+	if p.nodes == nil {
+		p.nodes = map[string]*poolNode{}
+	}
+	n := p.nodes[id]
+	if n == nil {
+		n = &poolNode{all: map[*poolConn]struct{}{}, changed: make(chan struct{})}
+		n.transport = newTransport(p, id)
+		p.nodes[id] = n
+	}
+	return n
+}
+
+// drop forgets a connection; it is idempotent.
+func (p *Pool) drop(c *poolConn) {
+	p.mu.Lock()
+	n := p.nodes[c.nodeID]
+	if n == nil {
+		p.mu.Unlock()
+		return
+	}
+	if _, ok := n.all[c]; !ok {
+		p.mu.Unlock()
+		return
+	}
+	delete(n.all, c)
+	for i, o := range n.idle {
+		if o == c {
+			n.idle = append(n.idle[:i:i], n.idle[i+1:]...)
+			break
+		}
+	}
+	last := len(n.all) == 0
+	if last { // those who wait for a connection learn that none will come
+		close(n.changed)
+		n.changed = make(chan struct{})
+	}
+	p.mu.Unlock()
+	if last && p.Notify != nil {
+		p.Notify(c.nodeID, false)
+	}
+}
+
+// poolConn is a connection of the pool; closing it forgets it.
+type poolConn struct {
+	net.Conn
+	pool    *Pool
+	nodeID  string
+	watched chan struct{} // closed when the watcher has let go
+	dead    bool          // valid once watched is closed
+	written atomic.Int64  // bytes handed to the kernel
+}
+
+// watch reads while the connection is idle. The node says nothing unasked, so
+// anything but our own interruption means that it is of no use.
+func (c *poolConn) watch() {
+	var b [1]byte
+	n, err := c.Conn.Read(b[:])
+	var ne net.Error
+	interrupted := n == 0 && errors.As(err, &ne) && ne.Timeout()
+	c.dead = !interrupted
+	close(c.watched)
+	if c.dead {
+		_ = c.Close()
+	}
+}
+
+// take ends the watch and reports whether the connection is usable.
+func (c *poolConn) take() bool {
+	_ = c.Conn.SetReadDeadline(time.Unix(1, 0))
+	<-c.watched
+	if c.dead {
+		return false
+	}
+	return c.Conn.SetReadDeadline(time.Time{}) == nil
+}
+
+func (c *poolConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	c.written.Add(int64(n))
+	return n, err
+}
+
+// CloseWrite ends the control plane's direction only.
+func (c *poolConn) CloseWrite() error { return closeWrite(c.Conn) }
+
+// Close ends the connection.
+func (c *poolConn) Close() error {
+	c.pool.drop(c)
+	return c.Conn.Close()
+}
