@@ -1,0 +1,151 @@
+package api
+
+import "time"
+
+// Pool is a set of nodes that work is steered to by name.
+type Pool struct {
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	Simulated bool   `json:"simulated" doc:"Gets work only when it is asked for by name"`
+	Nodes     int    `json:"nodes"`
+}
+
+// Node is a hypervisor.
+type Node struct {
+	ID            string            `json:"id"`
+	Name          string            `json:"name"`
+	Pool          string            `json:"pool"`
+	State         string            `json:"state" enum:"ready,late,lost"`
+	Drained       bool              `json:"drained" doc:"An operator's: no new placements"`
+	Simulated     bool              `json:"simulated"`
+	VCPU          int               `json:"vcpu" doc:"What the host has"`
+	MemoryMiB     int64             `json:"memory_mib"`
+	CPUOvercommit float64           `json:"cpu_overcommit" doc:"vCPUs sold per vCPU of the host"`
+	UsedVCPU      int               `json:"used_vcpu"`
+	UsedMemoryMiB int64             `json:"used_memory_mib"`
+	AgentVersion  string            `json:"agent_version"`
+	Drivers       map[string]string `json:"drivers,omitempty" doc:"Driver and its version, or why it is unusable"`
+	Orphans       []Orphan          `json:"orphans,omitempty" doc:"What runs there and nobody assigned; never touched"`
+	Generation    int64             `json:"generation" doc:"Of its assignment"`
+	AckGeneration int64             `json:"ack_generation" doc:"The last that the node holds"`
+	LastSeenAt    *time.Time        `json:"last_seen_at,omitempty"`
+	CreatedAt     time.Time         `json:"created_at"`
+	GPUs          []GPU             `json:"gpus"`
+}
+
+// Orphan is something that a node runs and nobody assigned.
+type Orphan struct {
+	Driver string `json:"driver"`
+	ID     string `json:"id"`
+	What   string `json:"what"`
+}
+
+// GPU is a physical card.
+type GPU struct {
+	ID         string      `json:"id"`
+	Node       string      `json:"node"`
+	NodeID     string      `json:"node_id"`
+	UUID       string      `json:"uuid"`
+	PCIAddress string      `json:"pci_address"`
+	Index      int         `json:"index" doc:"For display; changes between boots"`
+	Model      string      `json:"model"`
+	ModelName  string      `json:"model_name"`
+	Geometry   string      `json:"geometry"`
+	Mode       string      `json:"mode" enum:"whole,mig,shared,vgpu"`
+	State      string      `json:"state" enum:"ready,cleaning,quarantined,unhealthy,missing,unknown"`
+	Reason     string      `json:"reason,omitempty" doc:"Why it is not ready"`
+	MemoryMiB  int64       `json:"memory_mib"`
+	NUMANode   int         `json:"numa_node" doc:"-1 when unknown"`
+	NVLink     []string    `json:"nvlink" doc:"PCI addresses of the cards joined to it"`
+	Simulated  bool        `json:"simulated"`
+	Slots      int         `json:"slots" doc:"Memory slots of its geometry"`
+	Claims     []Claim     `json:"claims" doc:"Live holds"`
+	Free       []FreePlace `json:"free" doc:"Where a slice could start now, by profile"`
+	CreatedAt  time.Time   `json:"created_at"`
+}
+
+// Claim is a live hold of a GPU's slots by an instance.
+type Claim struct {
+	GPUID        string    `json:"gpu_id"`
+	Model        string    `json:"model,omitempty"`
+	ModelName    string    `json:"model_name,omitempty"`
+	Mode         string    `json:"mode"`
+	Profile      string    `json:"profile"`
+	ProfileName  string    `json:"profile_name"`
+	SlotStart    int       `json:"slot_start"`
+	SlotEnd      int       `json:"slot_end" doc:"One past the last"`
+	InstanceID   string    `json:"instance_id"`
+	Instance     string    `json:"instance,omitempty"`
+	Organisation string    `json:"organisation,omitempty"`
+	Simulated    bool      `json:"simulated"`
+	CreatedAt    time.Time `json:"created_at"`
+}
+
+// FreePlace is where a slice could start.
+type FreePlace struct {
+	Profile     string `json:"profile"`
+	ProfileName string `json:"profile_name"`
+	SlotStart   int    `json:"slot_start"`
+	SlotEnd     int    `json:"slot_end"`
+}
+
+// GPUSample is one moment of a card.
+type GPUSample struct {
+	GPUID        string    `json:"gpu_id"`
+	UUID         string    `json:"uuid"`
+	At           time.Time `json:"at"`
+	Percent      float64   `json:"percent"`
+	MemoryMiB    float64   `json:"memory_mib"`
+	PowerWatts   float64   `json:"power_watts"`
+	TemperatureC float64   `json:"temperature_c"`
+	Simulated    bool      `json:"simulated"`
+}
+
+// GPUMetrics is the present moment of every card that could be asked.
+type GPUMetrics struct {
+	Items       []GPUSample `json:"items"`
+	Unreachable []string    `json:"unreachable,omitempty" doc:"Nodes that could not be asked; their cards are missing here, not idle"`
+}
+
+// Capacity counts cards of one model in one pool. A card out of service is in
+// total and not in healthy.
+type Capacity struct {
+	Pool         string `json:"pool"`
+	Simulated    bool   `json:"simulated"`
+	Model        string `json:"model"`
+	ModelName    string `json:"model_name"`
+	Total        int    `json:"total"`
+	Healthy      int    `json:"healthy"`
+	Used         int    `json:"used" doc:"Cards with a hold"`
+	Free         int    `json:"free" doc:"Healthy cards without a hold"`
+	SlotsHealthy int    `json:"slots_healthy" doc:"Memory slots of healthy cards"`
+	SlotsUsed    int    `json:"slots_used"`
+}
+
+// JoinTokenCreate asks for a token with which one node may enrol.
+type JoinTokenCreate struct {
+	Pool             string `json:"pool,omitempty" maxLength:"63" default:"default"`
+	Simulated        bool   `json:"simulated,omitempty" doc:"The node's guests are simulated"`
+	ExpiresInMinutes int    `json:"expires_in_minutes,omitempty" minimum:"1" maximum:"10080" default:"60"`
+}
+
+// JoinToken enrols one node, once.
+type JoinToken struct {
+	JoinToken string    `json:"join_token" doc:"Shown once"`
+	Pool      string    `json:"pool"`
+	Simulated bool      `json:"simulated"`
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+// Alarm tells operators of something that needs a person.
+type Alarm struct {
+	ID             string     `json:"id"`
+	Key            string     `json:"key" doc:"One open alarm per key"`
+	Severity       string     `json:"severity" enum:"warning,critical"`
+	State          string     `json:"state" enum:"open,acknowledged,cleared"`
+	Subject        string     `json:"subject" doc:"Id of what it is about"`
+	Message        string     `json:"message"`
+	OpenedAt       time.Time  `json:"opened_at"`
+	AcknowledgedAt *time.Time `json:"acknowledged_at,omitempty"`
+	ClearedAt      *time.Time `json:"cleared_at,omitempty"`
+}

@@ -1,0 +1,154 @@
+package api
+
+import "time"
+
+// States of an instance.
+const (
+	StateQueued   = "queued"
+	StateStarting = "starting"
+	StateRunning  = "running"
+	StateStopping = "stopping"
+	StateStopped  = "stopped"
+	StateFailed   = "failed"
+	StateDeleting = "deleting"
+	StateDeleted  = "deleted"
+)
+
+// Shape is what an instance holds while it runs, and what it is charged for.
+type Shape struct {
+	GPUCount       int    `json:"gpu_count" doc:"Cards or slices"`
+	GPUModel       string `json:"gpu_model,omitempty" doc:"Key of the model: h100-80gb"`
+	GPUModelName   string `json:"gpu_model_name,omitempty" doc:"For people: H100 80 GB"`
+	GPUMode        string `json:"gpu_mode,omitempty" enum:"whole,mig,shared,vgpu"`
+	GPUProfile     string `json:"gpu_profile,omitempty" doc:"Class of the MIG profile: 1g, 1g+me, 1g2, 2g, 3g, 4g, 7g; whole for a card"`
+	GPUProfileName string `json:"gpu_profile_name,omitempty" doc:"As the driver spells it on this model: 1g.10gb"`
+	VCPU           int    `json:"vcpu"`
+	MemoryMiB      int64  `json:"memory_mib"`
+	DiskMiB        int64  `json:"disk_mib" doc:"Limit of the writable layer"`
+}
+
+// Instance is anything that runs and holds resources.
+type Instance struct {
+	ID          string `json:"id" example:"inst_01k3zq8h2mfw4v8y0c6d9r2t5x"`
+	Name        string `json:"name" example:"web-1"`
+	Project     string `json:"project"`
+	ProjectID   string `json:"project_id"`
+	Kind        string `json:"kind" enum:"container,vm,notebook"`
+	Image       string `json:"image"`
+	ImageID     string `json:"image_id"`
+	ImageDigest string `json:"image_digest" doc:"What runs; resolved when the instance was created"`
+	Flavor      string `json:"flavor"`
+	FlavorID    string `json:"flavor_id"`
+	Pool        string `json:"pool"`
+	Shape
+	Command []string          `json:"command,omitempty" doc:"Replaces the image's entry point and command"`
+	Env     map[string]string `json:"env,omitempty"`
+	Labels  map[string]string `json:"labels,omitempty"`
+
+	DesiredState       string     `json:"desired_state" enum:"running,stopped,deleted"`
+	State              string     `json:"state" enum:"queued,starting,running,stopping,stopped,failed,deleting,deleted"`
+	Generation         int64      `json:"generation" doc:"Of what is wanted; the ETag"`
+	ObservedGeneration int64      `json:"observed_generation" doc:"Of what its node has done"`
+	Reason             string     `json:"reason,omitempty" doc:"For programs: no_capacity, image_pull_failed, exited"`
+	Message            string     `json:"message,omitempty" doc:"For a person: what it waits for, or why it ended"`
+	Reasons            []Reason   `json:"reasons,omitempty" doc:"While queued: why each place was refused, with counts"`
+	Progress           *int       `json:"progress,omitempty" doc:"Percent of the present step, when known"`
+	ExitCode           *int       `json:"exit_code,omitempty"`
+	LastLines          string     `json:"last_lines,omitempty" doc:"Of its log, when it ended by itself"`
+	Node               string     `json:"node,omitempty"`
+	Address            string     `json:"address,omitempty" doc:"On its node's bridge"`
+	Simulated          bool       `json:"simulated" doc:"Its GPUs, or the whole guest, are simulated"`
+	GPUs               []Claim    `json:"gpus,omitempty" doc:"What it holds now"`
+	PricePerHourMicros *int64     `json:"price_per_hour_micros,omitempty" doc:"While it runs; absent when a price is missing"`
+	Currency           string     `json:"currency,omitempty"`
+	CreatedBy          string     `json:"created_by"`
+	CreatedAt          time.Time  `json:"created_at"`
+	StartedAt          *time.Time `json:"started_at,omitempty" doc:"Of the present run"`
+	StateAt            time.Time  `json:"state_at" doc:"When it entered its state"`
+	DeadlineAt         *time.Time `json:"deadline_at,omitempty" doc:"When the present state becomes a failure"`
+	DeletedAt          *time.Time `json:"deleted_at,omitempty"`
+}
+
+// InstanceCreate asks for an instance.
+type InstanceCreate struct {
+	Name    string            `json:"name" minLength:"1" maxLength:"63" pattern:"^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$" patternDescription:"lower-case letters, digits and hyphens, beginning with a letter and not ending with a hyphen" example:"web-1"`
+	Image   string            `json:"image" minLength:"1" maxLength:"255" doc:"Name or id of an image" example:"debian-12"`
+	Flavor  string            `json:"flavor" minLength:"1" maxLength:"255" doc:"Name or id of a flavor"`
+	Kind    string            `json:"kind,omitempty" enum:"container,vm,notebook" doc:"The image's kind when absent"`
+	Pool    string            `json:"pool,omitempty" maxLength:"63" doc:"Where it may run; simulated nodes get work only when their pool is named" example:"default"`
+	Command []string          `json:"command,omitempty" maxItems:"256" doc:"Replaces the image's entry point and command"`
+	Env     map[string]string `json:"env,omitempty" doc:"Environment; at most 128 variables, 64 KiB in all"`
+	Labels  map[string]string `json:"labels,omitempty" doc:"At most 64"`
+	Wait    *bool             `json:"wait,omitempty" doc:"false: refuse with 507 instead of queueing when nothing is free now"`
+}
+
+// DryRun asks what a create would do.
+type DryRun struct {
+	Name    string            `json:"name,omitempty" maxLength:"63"`
+	Image   string            `json:"image,omitempty" maxLength:"255"`
+	Flavor  string            `json:"flavor" minLength:"1" maxLength:"255"`
+	Kind    string            `json:"kind,omitempty" enum:"container,vm,notebook"`
+	Pool    string            `json:"pool,omitempty" maxLength:"63"`
+	Command []string          `json:"command,omitempty" maxItems:"256"`
+	Env     map[string]string `json:"env,omitempty"`
+	Labels  map[string]string `json:"labels,omitempty"`
+	Wait    *bool             `json:"wait,omitempty"`
+}
+
+// DryRunResult is what a create would cost and whether it would start now.
+// Nothing is kept.
+type DryRunResult struct {
+	Outcome string `json:"outcome" enum:"starts,queues,refused" doc:"What a create would do now"`
+	Shape
+	PricePerHourMicros *int64   `json:"price_per_hour_micros,omitempty" doc:"Absent when a price is missing"`
+	Currency           string   `json:"currency,omitempty"`
+	FreeNow            int      `json:"free_now" doc:"How many of this shape fit now"`
+	Queued             int      `json:"queued" doc:"How many instances wait before it"`
+	Reasons            []Reason `json:"reasons,omitempty" doc:"Why it would wait"`
+	Problem            *Problem `json:"problem,omitempty" doc:"Why it would be refused"`
+	Simulated          bool     `json:"simulated" doc:"It would get simulated GPUs"`
+}
+
+// ExecTicket opens one terminal, once, within 30 seconds. Browsers need it,
+// since they can't send a header with a WebSocket.
+type ExecTicket struct {
+	Ticket    string    `json:"ticket"`
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+// Event is one thing that happened to a resource.
+type Event struct {
+	ID         string         `json:"id"`
+	Cursor     string         `json:"cursor" doc:"Position in the project's stream"`
+	Project    string         `json:"project,omitempty"`
+	Resource   string         `json:"resource" enum:"instance,image,project"`
+	ResourceID string         `json:"resource_id"`
+	Seq        int64          `json:"seq" doc:"Counts per resource, without holes"`
+	Verb       string         `json:"verb" doc:"created, placed, running, stopped, failed…"`
+	Message    string         `json:"message"`
+	At         time.Time      `json:"at"`
+	Data       map[string]any `json:"data,omitempty"`
+}
+
+// InstanceMetrics is what its node measured lately, oldest first.
+type InstanceMetrics struct {
+	IntervalSeconds int      `json:"interval_seconds"`
+	Samples         []Sample `json:"samples"`
+	Simulated       bool     `json:"simulated" doc:"The GPU figures are simulated"`
+}
+
+// Sample is one moment of an instance. A missing GPU figure is not known, which
+// is not idle.
+type Sample struct {
+	At              time.Time `json:"at"`
+	CPUPercent      float64   `json:"cpu_percent" doc:"Of one CPU"`
+	MemoryMiB       float64   `json:"memory_mib"`
+	NetRxBytes      int64     `json:"net_rx_bytes" doc:"Since it started"`
+	NetTxBytes      int64     `json:"net_tx_bytes" doc:"Since it started"`
+	DiskMiB         float64   `json:"disk_mib" doc:"Of the writable layer"`
+	Pids            int64     `json:"pids"`
+	GPUPercent      *float64  `json:"gpu_percent,omitempty"`
+	GPUMemoryMiB    *float64  `json:"gpu_memory_mib,omitempty"`
+	GPUPowerWatts   *float64  `json:"gpu_power_watts,omitempty"`
+	GPUTemperatureC *float64  `json:"gpu_temperature_c,omitempty"`
+}

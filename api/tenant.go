@@ -1,0 +1,153 @@
+package api
+
+import "time"
+
+// Login signs a person in.
+type Login struct {
+	Email    string `json:"email" minLength:"3" maxLength:"254"`
+	Password string `json:"password" minLength:"1" maxLength:"1024"`
+}
+
+// Session is the short-lived half of a sign-in. The long-lived half is a cookie
+// that scripts can't read.
+type Session struct {
+	AccessToken string    `json:"access_token"`
+	TokenType   string    `json:"token_type" enum:"Bearer"`
+	ExpiresAt   time.Time `json:"expires_at"`
+}
+
+// Me is who asks, in which organisation.
+type Me struct {
+	User          User           `json:"user"`
+	Organisation  Organisation   `json:"organisation" doc:"That the request is about"`
+	Role          string         `json:"role,omitempty" doc:"In that organisation"`
+	Organisations []Organisation `json:"organisations" doc:"All that you are a member of"`
+	Token         string         `json:"token,omitempty" doc:"Name or id of the API token in use"`
+	Version       string         `json:"version" doc:"Of the control plane"`
+	CloudID       string         `json:"cloud_id"`
+}
+
+// User is a person.
+type User struct {
+	ID       string `json:"id"`
+	Email    string `json:"email"`
+	Name     string `json:"name"`
+	Operator bool   `json:"operator" doc:"Platform operator: sees the fleet, sets prices"`
+}
+
+// Organisation is a tenant.
+type Organisation struct {
+	ID          string    `json:"id"`
+	Name        string    `json:"name"`
+	DisplayName string    `json:"display_name"`
+	Role        string    `json:"role,omitempty" doc:"Yours in it"`
+	CreatedAt   time.Time `json:"created_at"`
+}
+
+// OrganisationCreate makes a tenant; operators only.
+type OrganisationCreate struct {
+	Name        string `json:"name" minLength:"1" maxLength:"63" pattern:"^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$" patternDescription:"lower-case letters, digits and hyphens, beginning with a letter and not ending with a hyphen"`
+	DisplayName string `json:"display_name,omitempty" maxLength:"200"`
+}
+
+// Member is a person in an organisation.
+type Member struct {
+	UserID    string    `json:"user_id"`
+	Email     string    `json:"email"`
+	Name      string    `json:"name"`
+	Role      string    `json:"role" enum:"owner,admin,member,auditor"`
+	Disabled  bool      `json:"disabled"`
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// MemberCreate adds a person, and makes the account when the address is new.
+type MemberCreate struct {
+	Email    string `json:"email" minLength:"3" maxLength:"254" pattern:"^[^@\\s]+@[^@\\s]+$" patternDescription:"an e-mail address"`
+	Name     string `json:"name,omitempty" maxLength:"200"`
+	Role     string `json:"role" enum:"owner,admin,member,auditor"`
+	Password string `json:"password,omitempty" minLength:"12" maxLength:"1024" doc:"For a new account"`
+}
+
+// Project isolates resources inside an organisation and carries the limits.
+type Project struct {
+	ID             string    `json:"id"`
+	Name           string    `json:"name"`
+	DisplayName    string    `json:"display_name"`
+	OrganisationID string    `json:"organisation_id"`
+	CreatedAt      time.Time `json:"created_at"`
+}
+
+// ProjectCreate makes a project.
+type ProjectCreate struct {
+	Name        string `json:"name" minLength:"1" maxLength:"63" pattern:"^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$" patternDescription:"lower-case letters, digits and hyphens, beginning with a letter and not ending with a hyphen"`
+	DisplayName string `json:"display_name,omitempty" maxLength:"200"`
+}
+
+// Quota is one limit of a project.
+type Quota struct {
+	Resource string `json:"resource" enum:"gpu_milli,instances,memory_mib,vcpu" doc:"gpu_milli is thousandths of a GPU; a slice counts by its share of the memory slots"`
+	Limit    *int64 `json:"limit" nullable:"true" doc:"null: no limit"`
+	Used     int64  `json:"used"`
+}
+
+// QuotaLimit sets one limit.
+type QuotaLimit struct {
+	Resource string `json:"resource" enum:"gpu_milli,instances,memory_mib,vcpu"`
+	Limit    *int64 `json:"limit" nullable:"true" minimum:"0" maximum:"1000000000000" doc:"null: no limit"`
+}
+
+// QuotaUpdate sets the limits that it names and leaves the others.
+type QuotaUpdate struct {
+	Items []QuotaLimit `json:"items" minItems:"1" maxItems:"4"`
+}
+
+// Token is an API token; the secret is shown once.
+type Token struct {
+	ID         string     `json:"id"`
+	Name       string     `json:"name"`
+	Hint       string     `json:"hint" doc:"To recognise it by"`
+	CreatedAt  time.Time  `json:"created_at"`
+	ExpiresAt  *time.Time `json:"expires_at,omitempty"`
+	RevokedAt  *time.Time `json:"revoked_at,omitempty"`
+	LastUsedAt *time.Time `json:"last_used_at,omitempty"`
+}
+
+// TokenCreate asks for an API token in the current organisation.
+type TokenCreate struct {
+	Name          string `json:"name" minLength:"1" maxLength:"63" pattern:"^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$" patternDescription:"lower-case letters, digits and hyphens, beginning with a letter and not ending with a hyphen"`
+	ExpiresInDays int    `json:"expires_in_days,omitempty" minimum:"1" maximum:"366" default:"90"`
+}
+
+// TokenCreated carries the secret, this once.
+type TokenCreated struct {
+	Token
+	Secret string `json:"secret" doc:"Shown once; only its hash is kept"`
+}
+
+// Usage is what a project used and what it cost.
+type Usage struct {
+	From        time.Time   `json:"from"`
+	To          time.Time   `json:"to"`
+	GroupBy     string      `json:"group_by" enum:"day,instance"`
+	Currency    string      `json:"currency"`
+	TotalMicros int64       `json:"total_micros" doc:"Of the unrounded sum; the items may differ from it by their own rounding"`
+	Items       []UsageItem `json:"items"`
+}
+
+// UsageItem is one day or one instance.
+type UsageItem struct {
+	Day        string      `json:"day,omitempty" format:"date" doc:"UTC"`
+	InstanceID string      `json:"instance_id,omitempty"`
+	Instance   string      `json:"instance,omitempty"`
+	CostMicros int64       `json:"cost_micros"`
+	Lines      []UsageLine `json:"lines"`
+	Running    bool        `json:"running" doc:"It still grows"`
+}
+
+// UsageLine is one SKU of an item.
+type UsageLine struct {
+	SKU        string  `json:"sku"`
+	UnitHours  float64 `json:"unit_hours" doc:"Device-hours, vCPU-hours or GiB-hours"`
+	CostMicros int64   `json:"cost_micros"`
+	Unpriced   bool    `json:"unpriced,omitempty" doc:"No price covers a part of it, which is not charged"`
+}
