@@ -1,0 +1,51 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/tenon-cloud/tenon/internal/authn"
+	"github.com/tenon-cloud/tenon/internal/postgres"
+)
+
+// Config is what App needs.
+type Config struct {
+	DB      *postgres.DB
+	Keys    *authn.Keys
+	Resolve Resolver // nil: images can't be added
+	Now     func() time.Time
+	Log     *slog.Logger
+}
+
+// Resolved is what a registry says of a reference.
+type Resolved struct {
+	Digest    string // sha256:…
+	SizeBytes int64
+}
+
+// Resolver asks a registry for the digest behind a reference. Its error's text
+// is shown to the user.
+type Resolver func(ctx context.Context, ref string, embedded bool) (Resolved, error)
+
+// App is the use-cases.
+type App struct {
+	surface
+	cfg  Config
+	db   *postgres.DB
+	keys *authn.Keys
+	now  func() time.Time
+	log  *slog.Logger
+}
+
+// New makes the use-cases; it starts nothing.
+func New(cfg Config) *App {
+	a := &App{cfg: cfg, db: cfg.DB, keys: cfg.Keys, now: cfg.Now, log: cfg.Log}
+	if a.now == nil {
+		a.now = time.Now
+	}
+	if a.log == nil {
+		a.log = slog.New(slog.DiscardHandler)
+	}
+	return a
+}

@@ -1,0 +1,100 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"github.com/tenon-cloud/tenon/internal/authz"
+	"github.com/tenon-cloud/tenon/internal/cloud"
+	"github.com/tenon-cloud/tenon/internal/nodewire"
+)
+
+// surface is every use-case, for the packages above to be built against.
+type surface interface {
+	// Sign-in (auth.go, session.go).
+	Login(ctx context.Context, in LoginInput) (SessionGrant, error)
+	Refresh(ctx context.Context, refreshToken, userAgent, address string) (SessionGrant, error)
+	Logout(ctx context.Context, refreshToken string) error // unknown tokens are no error
+	// Authenticate takes a bearer credential (access JWT or API token) and, for a
+	// session, which organisation is meant (name or id; empty: the user's first).
+	// Codes: token_malformed, token_expired, token_revoked, token_unknown.
+	Authenticate(ctx context.Context, credential, orgRef string) (cloud.Actor, error)
+	StillValid(ctx context.Context, who cloud.Actor) error // for long streams: session, token, membership
+	Me(ctx context.Context, c Call) (Me, error)
+
+	// Organisations, members, projects, quotas, tokens.
+	OrgList(ctx context.Context, c Call, p Page) (List[cloud.Org], error)
+	OrgGet(ctx context.Context, c Call, org string) (cloud.Org, error)
+	OrgCreate(ctx context.Context, c Call, in OrgInput) (cloud.Org, error)
+	MemberList(ctx context.Context, c Call, org string, p Page) (List[Member], error)
+	MemberAdd(ctx context.Context, c Call, org string, in MemberInput) (Member, error)
+	ProjectList(ctx context.Context, c Call, p Page) (List[cloud.Project], error)
+	ProjectGet(ctx context.Context, c Call, project string) (cloud.Project, error)
+	ProjectCreate(ctx context.Context, c Call, in ProjectInput) (cloud.Project, error)
+	ProjectUpdate(ctx context.Context, c Call, project string, displayName string) (cloud.Project, error)
+	QuotaList(ctx context.Context, c Call, project string) ([]cloud.Quota, error)
+	QuotaSet(ctx context.Context, c Call, project string, limits map[cloud.QuotaResource]*int64) ([]cloud.Quota, error) // nil: no limit; absent: unchanged
+	TokenList(ctx context.Context, c Call, p Page) (List[cloud.Token], error)
+	TokenCreate(ctx context.Context, c Call, in TokenInput) (TokenSecret, error)
+	TokenRevoke(ctx context.Context, c Call, token string) error
+
+	// Offers.
+	FlavorList(ctx context.Context, c Call) ([]FlavorOffer, error)
+	FlavorCreate(ctx context.Context, c Call, in FlavorInput) (FlavorOffer, error)
+	FlavorRetire(ctx context.Context, c Call, flavor string) error
+	ImageList(ctx context.Context, c Call, p Page) (List[cloud.Image], error)
+	ImageGet(ctx context.Context, c Call, image string) (cloud.Image, error)
+	ImageCreate(ctx context.Context, c Call, in ImageInput) (cloud.Image, error)
+	ImageDelete(ctx context.Context, c Call, image string) error
+
+	// Instances.
+	InstanceList(ctx context.Context, c Call, project string, f InstanceFilter, p Page) (List[cloud.Instance], error)
+	InstanceGet(ctx context.Context, c Call, project, instance string) (InstanceDetail, error)
+	InstanceCreate(ctx context.Context, c Call, project string, in InstanceInput) (cloud.Instance, error)
+	InstanceDryRun(ctx context.Context, c Call, project string, in InstanceInput) (DryRun, error)
+	InstanceStart(ctx context.Context, c Call, project, instance string, ifMatch int64) (cloud.Instance, error) // ifMatch 0: not asked for
+	InstanceStop(ctx context.Context, c Call, project, instance string, ifMatch int64) (cloud.Instance, error)
+	InstanceRestart(ctx context.Context, c Call, project, instance string, ifMatch int64) (cloud.Instance, error)
+	InstanceDelete(ctx context.Context, c Call, project, instance string, ifMatch int64) (cloud.Instance, error)
+	// InstanceFor authorises one action (logs, metrics, exec) on an instance and
+	// tells where it runs; not placed is Conflict "not_running" when placed is true.
+	InstanceFor(ctx context.Context, c Call, action authz.Action, project, instance string, placed bool) (cloud.Instance, error)
+	InstanceEvents(ctx context.Context, c Call, project, instance string, p Page) (List[cloud.Event], error)
+	ExecTicketCreate(ctx context.Context, c Call, project, instance string) (ExecTicket, error)
+	ExecTicketUse(ctx context.Context, ticket string) (cloud.Actor, cloud.Instance, error) // once, within 30 s
+
+	// Usage and the change stream.
+	Usage(ctx context.Context, c Call, project string, q UsageQuery) (UsageReport, error)
+	EventStream(ctx context.Context, c Call, project, lastEventID string) (*EventStream, error)
+
+	// The fleet, for operators.
+	NodeList(ctx context.Context, c Call, p Page) (List[cloud.Node], error)
+	NodeGet(ctx context.Context, c Call, node string) (cloud.Node, error) // with its GPUs and their claims
+	NodeDrain(ctx context.Context, c Call, node string) (cloud.Node, error)
+	NodeUndrain(ctx context.Context, c Call, node string) (cloud.Node, error)
+	JoinTokenCreate(ctx context.Context, c Call, in JoinTokenInput) (JoinToken, error)
+	GPUList(ctx context.Context, c Call, f GPUFilter, p Page) (List[cloud.GPU], error) // with claims
+	GPUGet(ctx context.Context, c Call, gpu string) (cloud.GPU, error)                // by id or uuid
+	PoolList(ctx context.Context, c Call) ([]cloud.Pool, error)
+	Capacity(ctx context.Context, c Call) (Capacity, error)
+	PriceList(ctx context.Context, c Call) ([]Price, error)
+	PriceCreate(ctx context.Context, c Call, in PriceInput) (Price, error)
+	AlarmList(ctx context.Context, c Call, open bool, p Page) (List[cloud.Alarm], error)
+	AlarmAcknowledge(ctx context.Context, c Call, alarm string) (cloud.Alarm, error)
+
+	// The registry: any user name, a Tenon token as the password.
+	RegistryAuthorise(ctx context.Context, token, repository string, push bool) error
+
+	// The node door. The node id comes from its certificate alone.
+	NodeEnroll(ctx context.Context, in nodewire.EnrollRequest) (nodewire.EnrollResponse, error)
+	NodeRenew(ctx context.Context, id cloud.NodeID, in nodewire.RenewRequest) (nodewire.EnrollResponse, error)
+	NodeCertificateValid(ctx context.Context, id cloud.NodeID, serial string) error // serial in lower-case hex
+	NodeReport(ctx context.Context, id cloud.NodeID, r nodewire.Report) (nodewire.ReportAnswer, error)
+	NodeAssignment(ctx context.Context, id cloud.NodeID) (nodewire.Assignment, error)
+	NodeAck(ctx context.Context, id cloud.NodeID, held nodewire.Version) error
+	NodeMayPull(ctx context.Context, id cloud.NodeID, repository string) error
+
+	// First boot and each start.
+	Setup(ctx context.Context, in SetupInput) (SetupResult, error)
+	SetupToken(ctx context.Context, email, name string, validFor time.Duration) (string, error)
+}
