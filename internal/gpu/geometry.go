@@ -39,15 +39,28 @@ func (p Profile) At(start int) cloud.Slots {
 	return cloud.Slots{Start: start, End: start + p.Slots}
 }
 
-// Used is the whole state of one card: which memory slots are held, bit 0
-// being slot 0, and whether a "+me" slice holds the media engines.
+// Used is the state of one card: which memory slots are held, bit 0 being slot
+// 0, and whether a "+me" slice holds the media engines. These two decide what
+// fits. Compute, the slices held, only tells a full card from a fragmented one:
+// the memory slots bind before it does.
 type Used struct {
-	Mask  uint8
-	Media bool
+	Mask    uint8
+	Media   bool
+	Compute uint8
 }
 
 // Free is the number of memory slots not held, out of the geometry's.
 func (g *Geometry) Free(u Used) int { return g.Slots - bits.OnesCount8(u.Mask&g.full()) }
+
+// Fragmented reports whether a slice of the class has no start although it
+// would if the slices that are there lay elsewhere. False also when it fits.
+func (g *Geometry) Fragmented(u Used, class string) bool {
+	c, ok := g.Cut(class)
+	if !ok || u.Media && c.Profile.Media || c.free(u) != 0 {
+		return false
+	}
+	return g.Free(u) >= c.Profile.Slots && g.Compute-int(u.Compute) >= c.Profile.Compute
+}
 
 // Geometry is a family of cards that are cut alike, with its tables.
 type Geometry struct {
@@ -106,11 +119,11 @@ func (g *Geometry) FreeStarts(u Used, class string) []int {
 }
 
 func (g *Geometry) freeSet(u Used, class string) uint8 {
-	i, ok := g.index[class]
-	if !ok || u.Media && g.Profiles[i].Media {
+	c, ok := g.Cut(class)
+	if !ok {
 		return 0
 	}
-	return g.table[i].free[u.Mask]
+	return c.free(u)
 }
 
 // Fits reports whether the slice could be made at that start now.
@@ -121,12 +134,11 @@ func (g *Geometry) Fits(u Used, class string, start int) bool {
 // BestStart is the free start that breaks the fewest starts of larger profiles,
 // the later one among equals; ok is false when no start is free.
 func (g *Geometry) BestStart(u Used, class string) (start int, ok bool) {
-	i, known := g.index[class]
-	if !known || u.Media && g.Profiles[i].Media {
+	c, known := g.Cut(class)
+	if !known {
 		return 0, false
 	}
-	s := g.table[i].best[u.Mask]
-	return int(s), s >= 0
+	return c.BestStart(u)
 }
 
 // Breaks says what a slice of the class at a start would make impossible. It is
@@ -140,18 +152,68 @@ func (g *Geometry) Breaks(u Used, class string, start int) Broken {
 
 // More is how many further slices of the class fit at once.
 func (g *Geometry) More(u Used, class string) int {
-	i, ok := g.index[class]
-	if !ok || u.Media && g.Profiles[i].Media {
+	c, ok := g.Cut(class)
+	if !ok {
 		return 0
 	}
-	return int(g.table[i].more[u.Mask])
+	return c.More(u)
 }
 
 // Take is the state after a slice is made at a start; it does not check that
-// the start is free.
+// the start is free. A class that the geometry lacks changes nothing.
 func (g *Geometry) Take(u Used, class string, start int) Used {
-	p := g.Profiles[g.index[class]]
-	return Used{Mask: u.Mask | p.mask(start), Media: u.Media || p.Media}
+	c, ok := g.Cut(class)
+	if !ok {
+		return u
+	}
+	return c.Take(u, start)
+}
+
+// Cut is a profile with its tables at hand, for loops over many cards.
+type Cut struct {
+	Profile Profile
+	table   *profileTable
+}
+
+// Cut finds a class once, so that questions about it need no look-up.
+func (g *Geometry) Cut(class string) (Cut, bool) {
+	i, ok := g.index[class]
+	if !ok {
+		return Cut{}, false
+	}
+	return Cut{Profile: g.Profiles[i], table: &g.table[i]}, true
+}
+
+func (c *Cut) free(u Used) uint8 {
+	if u.Media && c.Profile.Media {
+		return 0
+	}
+	return c.table.free[u.Mask]
+}
+
+// BestStart is Geometry.BestStart.
+func (c *Cut) BestStart(u Used) (start int, ok bool) {
+	if u.Media && c.Profile.Media {
+		return 0, false
+	}
+	s := int(c.table.best[u.Mask])
+	return max(s, 0), s >= 0
+}
+
+// Breaks is Geometry.Breaks for a start that is free.
+func (c *Cut) Breaks(u Used, start int) Broken { return c.table.breaks[u.Mask][start] }
+
+// More is Geometry.More.
+func (c *Cut) More(u Used) int {
+	if u.Media && c.Profile.Media {
+		return 0
+	}
+	return int(c.table.more[u.Mask])
+}
+
+// Take is Geometry.Take.
+func (c *Cut) Take(u Used, start int) Used {
+	return Used{Mask: u.Mask | c.Profile.mask(start), Media: u.Media || c.Profile.Media, Compute: u.Compute + uint8(c.Profile.Compute)}
 }
 
 // UsedBy is the state of a card that holds these claims.
@@ -160,6 +222,7 @@ func UsedBy(claims []cloud.Claim) Used {
 	for _, c := range claims {
 		u.Mask |= SlotMask(c.Slots)
 		u.Media = u.Media || isMedia(c.Profile)
+		u.Compute += computeOf(c.Profile)
 	}
 	return u
 }

@@ -39,6 +39,9 @@ func TestC7CapacityIsNotPlacement(t *testing.T) {
 	if g.Free(at0) < 4 || len(g.FreeStarts(at0, "4g")) != 0 {
 		t.Error("with a 3g at 0, four slots are free and a 4g has no start")
 	}
+	if !g.Fragmented(at0, "4g") || g.Fragmented(at0, "7g") || g.Fragmented(at0, "3g") {
+		t.Error("a 4g is refused for placement, a 7g for capacity, a 3g not at all")
+	}
 	if err := g.Check([]Place{{"4g", 0}, {"3g", 4}}); err != nil {
 		t.Errorf("an empty card takes a 4g at 0 and a 3g at 4: %v", err)
 	}
@@ -184,6 +187,32 @@ func TestTablesAgreeWithSlots(t *testing.T) {
 	})
 }
 
+// Fragmented means: with the same slices elsewhere it would fit.
+func TestFragmentedIsTrue(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{MIG4, MIG8} {
+		g := mustGeometry(t, name)
+		sets, _ := g.Sets()
+		possible := map[string]bool{}
+		for _, set := range sets {
+			possible[bagOf(set)] = true
+		}
+		for _, set := range sets {
+			var u Used
+			for _, p := range set {
+				u = g.Take(u, p.Class, p.Start)
+			}
+			for _, p := range g.Profiles {
+				fits := len(g.FreeStarts(u, p.Class)) > 0
+				elsewhere := possible[bagOf(append(slices.Clone(set), Place{Class: p.Class}))]
+				if got, want := g.Fragmented(u, p.Class), elsewhere && !fits; got != want {
+					t.Fatalf("%s: %v, asked %s: fragmented %v, want %v", name, set, p.Class, got, want)
+				}
+			}
+		}
+	}
+}
+
 func TestShapesAreTheLegalOnes(t *testing.T) {
 	t.Parallel()
 	shapes := Shapes()
@@ -232,7 +261,7 @@ func TestUsedByClaims(t *testing.T) {
 		{Profile: "1g+me", Slots: cloud.Slots{Start: 6, End: 7}},
 		{Profile: "4g", Slots: cloud.Slots{Start: 0, End: 4}},
 	})
-	if want := (Used{Mask: 0b0100_1111, Media: true}); got != want {
+	if want := (Used{Mask: 0b0100_1111, Media: true, Compute: 5}); got != want {
 		t.Errorf("used %+v, want %+v", got, want)
 	}
 	if m := SlotMask(WholeSlots); m != 0xff {

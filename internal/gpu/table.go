@@ -28,6 +28,16 @@ var geometries = map[string]*Geometry{
 
 func isMedia(class string) bool { return strings.HasSuffix(class, "+me") }
 
+// computeOf is a class's compute slices, which every geometry agrees on.
+func computeOf(class string) uint8 {
+	for _, g := range geometries {
+		if p, ok := g.Profile(class); ok {
+			return uint8(p.Compute)
+		}
+	}
+	return 0
+}
+
 // larger reports whether losing a start of q matters to a slice of p: q asks
 // for more of something and for less of nothing.
 func larger(q, p Profile) bool {
