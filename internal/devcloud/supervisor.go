@@ -1,0 +1,157 @@
+package devcloud
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// Supervisor holds one cloud while it runs.
+type Supervisor struct {
+	Layout
+	Postgres Postgres
+	Console  *Console
+	roots    Roots
+	lock     *Lock
+	children []*child
+	hurry    chan struct{} // closed by the second interrupt
+	hurried  sync.Once
+	rotating context.CancelFunc
+}
+
+// Open takes the state folder, cleans up after clouds that are no more, and
+// chooses places and ports. It starts nothing.
+func Open(state, checkout string, roots Roots, console *Console) (*Supervisor, error) {
+	state, err := filepath.Abs(state)
+	if err != nil {
+		return nil, fmt.Errorf("find state folder: %w", err)
+	}
+	if checkout, err = filepath.Abs(checkout); err != nil {
+		return nil, fmt.Errorf("find checkout: %w", err)
+	}
+	if err := os.MkdirAll(state, 0o755); err != nil {
+		return nil, fmt.Errorf("make state folder: %w", err)
+	}
+	lock, err := lockState(state)
+	if err != nil {
+		return nil, err
+	}
+	s := &Supervisor{Console: console, roots: roots, lock: lock, hurry: make(chan struct{})}
+	if err := s.open(state, checkout); err != nil {
+		lock.Release()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Supervisor) open(state, checkout string) error {
+	prune(s.roots, s.Console.Say)
+	pg, err := findPostgres()
+	if err != nil {
+		return err
+	}
+	if s.Layout, err = openLayout(state, checkout, s.roots, pg.UID); err != nil {
+		return err
+	}
+	pg.Data, pg.Socket = s.postgresData(), s.postgresSocket()
+	s.Postgres = pg
+	serving := false
+	if p, ok := readPid(s.Run, "serve"); ok {
+		serving = p.alive()
+	}
+	if err := s.choosePorts(s.roots, serving); err != nil {
+		return err
+	}
+	s.giveToCaller(state, filepath.Join(state, identityFile), filepath.Join(state, "lock"), filepath.Join(state, "log"))
+	ctx, cancel := context.WithCancel(context.Background())
+	s.rotating = cancel
+	go rotateLogs(ctx, filepath.Join(state, "log"))
+	return nil
+}
+
+// giveToCaller hands files to the user behind sudo.
+func (s *Supervisor) giveToCaller(paths ...string) {
+	uid, err := strconv.Atoi(os.Getenv("SUDO_UID"))
+	if err != nil || os.Geteuid() != 0 {
+		return
+	}
+	gid, err := strconv.Atoi(os.Getenv("SUDO_GID"))
+	if err != nil {
+		return
+	}
+	for _, path := range paths {
+		_ = os.Lchown(path, uid, gid)
+	}
+}
+
+// StartPostgres makes the private server run and the database exist.
+func (s *Supervisor) StartPostgres(ctx context.Context) error {
+	if err := s.Postgres.prepare(ctx); err != nil {
+		return err
+	}
+	if err := s.start(ctx, "Postgres", s.Postgres.service()); err != nil {
+		return err
+	}
+	return s.Postgres.ensureDatabase(ctx)
+}
+
+// start shows a step at the console and keeps the service from then on.
+func (s *Supervisor) start(ctx context.Context, title string, service Service) error {
+	done := s.Console.Step(title)
+	c := newChild(service, s.Run, s.logFile(service.Name), s.Console.Say)
+	s.children = append(s.children, c)
+	if err := c.start(ctx); err != nil {
+		done("failed")
+		return err
+	}
+	if c.adopted {
+		done("ready; it was still running")
+	} else {
+		done("ready")
+	}
+	return nil
+}
+
+// Hurry makes a stop under way end now.
+func (s *Supervisor) Hurry() { s.hurried.Do(func() { close(s.hurry) }) }
+
+// Close stops everything of this cloud, the last started first, takes away
+// what it made on the host, and lets go of the state folder.
+func (s *Supervisor) Close() error {
+	if s.rotating != nil {
+		s.rotating()
+	}
+	for i := len(s.children) - 1; i >= 0; i-- {
+		s.children[i].stop(s.hurry)
+	}
+	err := sweep(s.Layout)
+	if err == nil {
+		err = os.RemoveAll(s.Run)
+	}
+	s.lock.Release()
+	return err
+}
+
+// within gives a readiness check a short time limit of its own.
+func within(d time.Duration, check func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, d)
+		defer cancel()
+		return check(ctx)
+	}
+}
+
+// fileExists is the readiness check of what answers on a socket.
+func fileExists(path string) func(context.Context) error {
+	return func(context.Context) error {
+		if _, err := os.Stat(path); err != nil {
+			return errors.New("its socket is not there yet")
+		}
+		return nil
+	}
+}
