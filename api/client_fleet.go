@@ -7,9 +7,9 @@ import (
 )
 
 // NodeList reads every node with its cards; operators only, as all below.
-func (c *Client) NodeList(ctx context.Context) (*List[Node], error) {
-	var out List[Node]
-	return &out, c.do(ctx, http.MethodGet, "/v1/nodes", nil, nil, &out)
+func (c *Client) NodeList(ctx context.Context, o PageOptions) (*Page[Node], error) {
+	var out Page[Node]
+	return &out, c.do(ctx, http.MethodGet, "/v1/nodes", o.query(), nil, &out)
 }
 
 // NodeGet reads one by name or id.
@@ -36,10 +36,24 @@ func (c *Client) JoinTokenCreate(ctx context.Context, in JoinTokenCreate) (*Join
 	return &out, c.do(ctx, http.MethodPost, "/v1/node-join-tokens", nil, in, &out)
 }
 
-// GPUList reads every card.
-func (c *Client) GPUList(ctx context.Context) (*List[GPU], error) {
-	var out List[GPU]
-	return &out, c.do(ctx, http.MethodGet, "/v1/gpus", nil, nil, &out)
+// GPUListOptions filter cards.
+type GPUListOptions struct {
+	PageOptions
+	Node  string // name or id
+	Model string
+	State string
+}
+
+// GPUList reads one page of cards with what is held of them.
+func (c *Client) GPUList(ctx context.Context, o GPUListOptions) (*Page[GPU], error) {
+	q := o.query()
+	for name, value := range map[string]string{"node": o.Node, "model": o.Model, "state": o.State} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	var out Page[GPU]
+	return &out, c.do(ctx, http.MethodGet, "/v1/gpus", q, nil, &out)
 }
 
 // GPUGet reads one by id or UUID.
@@ -60,23 +74,23 @@ func (c *Client) PoolList(ctx context.Context) (*List[Pool], error) {
 	return &out, c.do(ctx, http.MethodGet, "/v1/pools", nil, nil, &out)
 }
 
-// CapacityList counts the cards by pool and model.
-func (c *Client) CapacityList(ctx context.Context) (*List[Capacity], error) {
-	var out List[Capacity]
+// Capacity counts the cards.
+func (c *Client) Capacity(ctx context.Context) (*Capacity, error) {
+	var out Capacity
 	return &out, c.do(ctx, http.MethodGet, "/v1/capacity", nil, nil, &out)
 }
 
 // AlarmListOptions filter alarms.
 type AlarmListOptions struct {
 	PageOptions
-	State string // open, acknowledged or cleared; empty: those not cleared
+	All bool // cleared ones too
 }
 
 // AlarmList reads one page, newest first.
 func (c *Client) AlarmList(ctx context.Context, o AlarmListOptions) (*Page[Alarm], error) {
 	q := o.query()
-	if o.State != "" {
-		q.Set("state", o.State)
+	if o.All {
+		q.Set("all", "true")
 	}
 	var out Page[Alarm]
 	return &out, c.do(ctx, http.MethodGet, "/v1/alarms", q, nil, &out)

@@ -12,8 +12,9 @@ import (
 // InstanceListOptions filter a list of instances.
 type InstanceListOptions struct {
 	PageOptions
-	State   string // only those in this state
-	Deleted bool   // deleted ones too
+	State string // only those in this state
+	Name  string // exactly
+	All   bool   // deleted ones too
 }
 
 func instances(project string) string { return "/v1/projects/" + seg(project) + "/instances" }
@@ -38,8 +39,11 @@ func (c *Client) InstanceList(ctx context.Context, project string, o InstanceLis
 	if o.State != "" {
 		q.Set("state", o.State)
 	}
-	if o.Deleted {
-		q.Set("deleted", "true")
+	if o.Name != "" {
+		q.Set("name", o.Name)
+	}
+	if o.All {
+		q.Set("all", "true")
 	}
 	var out Page[Instance]
 	return &out, c.do(ctx, http.MethodGet, instances(project), q, nil, &out)
@@ -160,7 +164,7 @@ func changed(a, b *Instance) bool {
 // UsageOptions choose what Usage adds up.
 type UsageOptions struct {
 	From, To time.Time // half-open; zero: the last 30 days
-	GroupBy  string    // day or instance
+	GroupBy  string    // day, instance or sku; empty: day
 }
 
 // Usage says what a project used and what it cost.

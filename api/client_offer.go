@@ -3,18 +3,12 @@ package api
 import (
 	"context"
 	"net/http"
-	"net/url"
 )
 
-// FlavorList reads what can be had, with prices and how many are free now in a
-// pool (empty: default).
-func (c *Client) FlavorList(ctx context.Context, pool string) (*List[Flavor], error) {
-	q := url.Values{}
-	if pool != "" {
-		q.Set("pool", pool)
-	}
+// FlavorList reads what can be had, with prices and how many are free now.
+func (c *Client) FlavorList(ctx context.Context) (*List[Flavor], error) {
 	var out List[Flavor]
-	return &out, c.do(ctx, http.MethodGet, "/v1/flavors", q, nil, &out)
+	return &out, c.do(ctx, http.MethodGet, "/v1/flavors", nil, nil, &out)
 }
 
 // FlavorCreate offers a shape; operators only.

@@ -99,3 +99,9 @@ func (c *Client) QuotaUpdate(ctx context.Context, project string, in QuotaUpdate
 	var out List[Quota]
 	return &out, c.do(ctx, http.MethodPut, "/v1/projects/"+seg(project)+"/quotas", nil, in, &out)
 }
+
+// ProjectUpdate changes how a project is shown.
+func (c *Client) ProjectUpdate(ctx context.Context, project string, in ProjectUpdate) (*Project, error) {
+	var out Project
+	return &out, c.do(ctx, http.MethodPatch, "/v1/projects/"+seg(project), nil, in, &out)
+}

@@ -7,7 +7,6 @@ type Pool struct {
 	ID        string `json:"id"`
 	Name      string `json:"name"`
 	Simulated bool   `json:"simulated" doc:"Gets work only when it is asked for by name"`
-	Nodes     int    `json:"nodes"`
 }
 
 // Node is a hypervisor.
@@ -107,25 +106,28 @@ type GPUMetrics struct {
 	Unreachable []string    `json:"unreachable,omitempty" doc:"Nodes that could not be asked; their cards are missing here, not idle"`
 }
 
-// Capacity counts cards of one model in one pool. A card out of service is in
-// total and not in healthy.
+// Capacity is one truth about how many cards there are.
 type Capacity struct {
-	Pool         string `json:"pool"`
-	Simulated    bool   `json:"simulated"`
-	Model        string `json:"model"`
-	ModelName    string `json:"model_name"`
-	Total        int    `json:"total"`
-	Healthy      int    `json:"healthy"`
-	Used         int    `json:"used" doc:"Cards with a hold"`
-	Free         int    `json:"free" doc:"Healthy cards without a hold"`
-	SlotsHealthy int    `json:"slots_healthy" doc:"Memory slots of healthy cards"`
-	SlotsUsed    int    `json:"slots_used"`
+	Total  CapacityLine   `json:"total"`
+	Models []CapacityLine `json:"models" doc:"By model; simulated cards apart"`
+}
+
+// CapacityLine counts cards. One out of service is in total and not in healthy.
+type CapacityLine struct {
+	Model      string `json:"model,omitempty"`
+	ModelName  string `json:"model_name,omitempty"`
+	Simulated  bool   `json:"simulated"`
+	Total      int    `json:"total"`
+	Healthy    int    `json:"healthy"`
+	Used       int    `json:"used" doc:"Cards that anyone holds a part of"`
+	Free       int    `json:"free" doc:"Healthy and held by nobody"`
+	SlotsTotal int    `json:"slots_total" doc:"Memory slots of the cards that are cut"`
+	SlotsUsed  int    `json:"slots_used"`
 }
 
 // JoinTokenCreate asks for a token with which one node may enrol.
 type JoinTokenCreate struct {
 	Pool             string `json:"pool,omitempty" maxLength:"63" default:"default"`
-	Simulated        bool   `json:"simulated,omitempty" doc:"The node's guests are simulated"`
 	ExpiresInMinutes int    `json:"expires_in_minutes,omitempty" minimum:"1" maximum:"10080" default:"60"`
 }
 
@@ -133,7 +135,6 @@ type JoinTokenCreate struct {
 type JoinToken struct {
 	JoinToken string    `json:"join_token" doc:"Shown once"`
 	Pool      string    `json:"pool"`
-	Simulated bool      `json:"simulated"`
 	ExpiresAt time.Time `json:"expires_at"`
 }
 

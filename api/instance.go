@@ -96,16 +96,16 @@ type DryRun struct {
 }
 
 // DryRunResult is what a create would cost and whether it would start now.
-// Nothing is kept.
+// Nothing is kept. What a create would refuse is refused here too, with the same
+// problem.
 type DryRunResult struct {
-	Outcome string `json:"outcome" enum:"starts,queues,refused" doc:"What a create would do now"`
-	Shape
+	StartsNow          bool     `json:"starts_now" doc:"false: it would wait, for the reasons given"`
 	PricePerHourMicros *int64   `json:"price_per_hour_micros,omitempty" doc:"Absent when a price is missing"`
 	Currency           string   `json:"currency,omitempty"`
-	FreeNow            int      `json:"free_now" doc:"How many of this shape fit now"`
-	Queued             int      `json:"queued" doc:"How many instances wait before it"`
+	FreeNow            int      `json:"free_now" doc:"How many of this flavor fit in the pool now"`
+	Ahead              int      `json:"ahead" doc:"How many instances wait already"`
 	Reasons            []Reason `json:"reasons,omitempty" doc:"Why it would wait"`
-	Problem            *Problem `json:"problem,omitempty" doc:"Why it would be refused"`
+	Pool               string   `json:"pool"`
 	Simulated          bool     `json:"simulated" doc:"It would get simulated GPUs"`
 }
 
@@ -119,8 +119,7 @@ type ExecTicket struct {
 // Event is one thing that happened to a resource.
 type Event struct {
 	ID         string         `json:"id"`
-	Cursor     string         `json:"cursor" doc:"Position in the project's stream"`
-	Project    string         `json:"project,omitempty"`
+	Cursor     string         `json:"cursor,omitempty" doc:"In a project's stream: its place there, for Last-Event-ID"`
 	Resource   string         `json:"resource" enum:"instance,image,project"`
 	ResourceID string         `json:"resource_id"`
 	Seq        int64          `json:"seq" doc:"Counts per resource, without holes"`

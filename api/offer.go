@@ -10,9 +10,8 @@ type Flavor struct {
 	Shape
 	PricePerHourMicros *int64    `json:"price_per_hour_micros,omitempty" doc:"While it runs; absent when a price is missing"`
 	Currency           string    `json:"currency,omitempty"`
-	FreeNow            int       `json:"free_now" doc:"How many fit now in the pool asked about"`
-	Pool               string    `json:"pool" doc:"The pool that free_now counts"`
-	Simulated          bool      `json:"simulated" doc:"Its GPUs in that pool are simulated"`
+	FreeNow            int       `json:"free_now" doc:"How many fit now in the ordinary pools"`
+	FreeSimulatedNow   int       `json:"free_simulated_now" doc:"How many fit now in simulated pools, which are counted apart"`
 	CreatedAt          time.Time `json:"created_at"`
 }
 
@@ -56,10 +55,11 @@ type ImageCreate struct {
 type Price struct {
 	ID            string    `json:"id"`
 	SKU           string    `json:"sku" doc:"gpu/<model>/<profile> by device-hour, vcpu by vCPU-hour, memory_gib by GiB-hour"`
+	Name          string    `json:"name" doc:"For people"`
+	Unit          string    `json:"unit" example:"GPU hours"`
 	Currency      string    `json:"currency"`
 	MicrosPerHour int64     `json:"micros_per_hour"`
 	StartsAt      time.Time `json:"starts_at"`
-	CreatedAt     time.Time `json:"created_at"`
 	Current       bool      `json:"current" doc:"It is the one that counts now"`
 }
 

@@ -22,7 +22,8 @@ type Me struct {
 	Organisation  Organisation   `json:"organisation" doc:"That the request is about"`
 	Role          string         `json:"role,omitempty" doc:"In that organisation"`
 	Organisations []Organisation `json:"organisations" doc:"All that you are a member of"`
-	Token         string         `json:"token,omitempty" doc:"Name or id of the API token in use"`
+	Actions       []string       `json:"actions" doc:"What you may do there: instance.create, node.drain"`
+	TokenID       string         `json:"token_id,omitempty" doc:"Of the API token in use"`
 	Version       string         `json:"version" doc:"Of the control plane"`
 	CloudID       string         `json:"cloud_id"`
 }
@@ -56,7 +57,6 @@ type Member struct {
 	Email     string    `json:"email"`
 	Name      string    `json:"name"`
 	Role      string    `json:"role" enum:"owner,admin,member,auditor"`
-	Disabled  bool      `json:"disabled"`
 	CreatedAt time.Time `json:"created_at"`
 }
 
@@ -81,6 +81,11 @@ type Project struct {
 type ProjectCreate struct {
 	Name        string `json:"name" minLength:"1" maxLength:"63" pattern:"^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$" patternDescription:"lower-case letters, digits and hyphens, beginning with a letter and not ending with a hyphen"`
 	DisplayName string `json:"display_name,omitempty" maxLength:"200"`
+}
+
+// ProjectUpdate changes how a project is shown; its name stays.
+type ProjectUpdate struct {
+	DisplayName string `json:"display_name" maxLength:"200"`
 }
 
 // Quota is one limit of a project.
@@ -124,30 +129,27 @@ type TokenCreated struct {
 	Secret string `json:"secret" doc:"Shown once; only its hash is kept"`
 }
 
-// Usage is what a project used and what it cost.
+// Usage is what a project used in [from, to), and what it cost.
 type Usage struct {
-	From        time.Time   `json:"from"`
-	To          time.Time   `json:"to"`
-	GroupBy     string      `json:"group_by" enum:"day,instance"`
-	Currency    string      `json:"currency"`
-	TotalMicros int64       `json:"total_micros" doc:"Of the unrounded sum; the items may differ from it by their own rounding"`
-	Items       []UsageItem `json:"items"`
+	From              time.Time   `json:"from"`
+	To                time.Time   `json:"to"`
+	GroupBy           string      `json:"group_by" enum:"day,instance,sku"`
+	Currency          string      `json:"currency"`
+	TotalMicros       int64       `json:"total_micros" doc:"Of the unrounded sum; lines may differ from it by their own rounding"`
+	Running           int         `json:"running" doc:"How many stretches are still growing"`
+	RatePerHourMicros int64       `json:"rate_per_hour_micros" doc:"What those cost an hour now"`
+	Unpriced          []string    `json:"unpriced,omitempty" doc:"SKUs without a price for a part of the time, which is not charged"`
+	Items             []UsageLine `json:"items"`
 }
 
-// UsageItem is one day or one instance.
-type UsageItem struct {
-	Day        string      `json:"day,omitempty" format:"date" doc:"UTC"`
-	InstanceID string      `json:"instance_id,omitempty"`
-	Instance   string      `json:"instance,omitempty"`
-	CostMicros int64       `json:"cost_micros"`
-	Lines      []UsageLine `json:"lines"`
-	Running    bool        `json:"running" doc:"It still grows"`
-}
-
-// UsageLine is one SKU of an item.
+// UsageLine is one SKU of one group.
 type UsageLine struct {
+	Day        string  `json:"day,omitempty" format:"date" doc:"With group_by=day; UTC"`
+	InstanceID string  `json:"instance_id,omitempty" doc:"With group_by=instance"`
+	Instance   string  `json:"instance,omitempty"`
 	SKU        string  `json:"sku"`
-	UnitHours  float64 `json:"unit_hours" doc:"Device-hours, vCPU-hours or GiB-hours"`
+	Name       string  `json:"name" doc:"Of the SKU, for people"`
+	Quantity   float64 `json:"quantity" doc:"In its unit"`
+	Unit       string  `json:"unit" example:"GPU hours"`
 	CostMicros int64   `json:"cost_micros"`
-	Unpriced   bool    `json:"unpriced,omitempty" doc:"No price covers a part of it, which is not charged"`
 }
