@@ -5,9 +5,15 @@ package device
 
 import (
 	"context"
+	"errors"
 
 	"github.com/tenon-cloud/tenon/internal/nodewire"
 )
+
+// ErrImpossible is wrapped by Prepare when the board can never make what is
+// asked (no such card, another mode, a place that the hardware doesn't take).
+// A place that is held by another owner is not that: it may be given back.
+var ErrImpossible = errors.New("impossible on this board")
 
 // Inventory is one reading of a node's cards.
 type Inventory struct {
@@ -23,7 +29,8 @@ type Board interface {
 	// Prepare makes the devices of one instance exist at exactly the assigned
 	// places (a MIG slice is created there) and returns their CDI names.
 	Prepare(ctx context.Context, instanceID string, epoch int64, devices []nodewire.Device) ([]string, error)
-	// Release takes them back and cleans them; a stale epoch changes nothing.
+	// Release takes back and cleans what the instance holds of this epoch or an
+	// earlier one; an epoch before the one that holds changes nothing.
 	Release(ctx context.Context, instanceID string, epoch int64) error
 	// Held is what exists now, by owner, from the devices themselves.
 	Held(ctx context.Context) (map[string][]nodewire.Device, error)

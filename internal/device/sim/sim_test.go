@@ -1,0 +1,361 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	oci "github.com/opencontainers/runtime-spec/specs-go"
+	"pgregory.net/rapid"
+	"tags.cncf.io/container-device-interface/pkg/cdi"
+
+	"github.com/tenon-cloud/tenon/internal/device"
+	"github.com/tenon-cloud/tenon/internal/gpu"
+	"github.com/tenon-cloud/tenon/internal/nodewire"
+)
+
+func testConfig(t *testing.T) Config {
+	dir := t.TempDir()
+	return Config{Board: "local", CloudID: "0badcafe", StateDir: filepath.Join(dir, "state"), CDIDir: filepath.Join(dir, "cdi")}
+}
+
+func open(t *testing.T, cfg Config) *Board {
+	t.Helper()
+	b, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func inventory(t *testing.T, b *Board) []nodewire.GPU {
+	t.Helper()
+	inv, err := b.Inventory(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inv.GPUs
+}
+
+func slice(uuid, class string, start, end int) []nodewire.Device {
+	return []nodewire.Device{{GPUUUID: uuid, Mode: "mig", Profile: class, SlotStart: start, SlotEnd: end}}
+}
+
+func whole(uuid string) []nodewire.Device {
+	return []nodewire.Device{{GPUUUID: uuid, Mode: "whole", Profile: "whole", SlotStart: 0, SlotEnd: 8}}
+}
+
+func TestLocalBoardIsWhatItSays(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	gpus := inventory(t, open(t, cfg))
+	var got []string
+	for _, g := range gpus {
+		if !g.Simulated || !strings.HasPrefix(g.UUID, "GPU-SIM-") || g.State != "ready" {
+			t.Errorf("card %d does not say that it is simulated and ready: %+v", g.Index, g)
+		}
+		got = append(got, fmt.Sprint(g.Model, " ", g.Mode, " numa ", g.NUMANode, " links ", len(g.NVLink)))
+	}
+	want := []string{"h100-80gb whole numa 0 links 1", "h100-80gb mig numa 0 links 1", "a100-80gb mig numa 1 links 0"}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff(gpus, inventory(t, open(t, cfg))); d != "" {
+		t.Error("a second start sees other cards:\n" + d)
+	}
+	cfg.Modes = map[int]string{0: "mig", 2: "whole"}
+	again := inventory(t, open(t, cfg))
+	if again[0].Mode != "mig" || again[1].Mode != "mig" || again[2].Mode != "whole" {
+		t.Errorf("modes from the configuration are not taken: %v", again)
+	}
+}
+
+func TestHardwareLimitsHold(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	b := open(t, testConfig(t))
+	g := inventory(t, b)
+	must := func(owner string, d []nodewire.Device) {
+		t.Helper()
+		if _, err := b.Prepare(ctx, owner, 1, d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must("a", slice(g[1].UUID, "3g", 4, 8))
+	for name, d := range map[string][]nodewire.Device{
+		"unknown card":               whole("GPU-none"),
+		"whole of a card in mig":     whole(g[1].UUID),
+		"slice of a whole card":      slice(g[0].UUID, "1g", 0, 1),
+		"start that no hardware has": slice(g[1].UUID, "2g", 1, 3),
+		"size of Hopper's mock":      slice(g[1].UUID, "3g", 0, 3),
+		"7g of seven":                slice(g[2].UUID, "7g", 0, 7),
+		"double memory anywhere":     slice(g[1].UUID, "1g2", 1, 3),
+	} {
+		if _, err := b.Prepare(ctx, "x", 1, d); !errors.Is(err, device.ErrImpossible) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := b.Prepare(ctx, "x", 1, slice(g[1].UUID, "1g", 5, 6)); err == nil || errors.Is(err, device.ErrImpossible) {
+		t.Errorf("a held place must be refused for now, not for ever: %v", err)
+	}
+	must("b", slice(g[1].UUID, "4g", 0, 4))
+	must("c", whole(g[0].UUID))
+}
+
+func TestStaleEpochReleasesNothing(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	b := open(t, testConfig(t))
+	g := inventory(t, b)
+	if _, err := b.Prepare(ctx, "a", 5, whole(g[0].UUID)); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Release(ctx, "a", 4); err != nil {
+		t.Fatal(err)
+	}
+	held, _ := b.Held(ctx)
+	if len(held["a"]) != 1 {
+		t.Fatal("a stale release took the card")
+	}
+	if _, err := b.Prepare(ctx, "a", 6, whole(g[0].UUID)); err == nil {
+		t.Fatal("a new epoch got a card that the old one still holds")
+	}
+	if err := b.Release(ctx, "a", 5); err != nil {
+		t.Fatal(err)
+	}
+	if held, _ := b.Held(ctx); len(held) != 0 {
+		t.Fatalf("still held: %v", held)
+	}
+}
+
+func TestHoldsSurviveACrash(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	cfg := testConfig(t)
+	b := open(t, cfg)
+	g := inventory(t, b)
+	names, err := b.Prepare(ctx, "inst_a", 1, slice(g[2].UUID, "2g", 2, 4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stray := filepath.Join(cfg.CDIDir, "tenon.sim-gpu-0badcafe-inst_gone.json")
+	foreign := filepath.Join(cfg.CDIDir, "tenon.sim-gpu-feedbeef-inst_x.json")
+	for _, f := range []string{stray, foreign} {
+		if err := os.WriteFile(f, []byte("{}"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Remove(filepath.Join(cfg.CDIDir, "tenon.sim-gpu-0badcafe-inst_a.json")); err != nil {
+		t.Fatal(err)
+	}
+
+	cfg.Modes = map[int]string{2: "whole"} // can't be while it is held
+	b = open(t, cfg)
+	again, err := b.Prepare(ctx, "inst_a", 1, slice(g[2].UUID, "2g", 2, 4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(names, again); d != "" {
+		t.Error(d)
+	}
+	if m := inventory(t, b)[2].Mode; m != "mig" {
+		t.Errorf("a held card changed its mode to %s", m)
+	}
+	if _, err := os.Stat(stray); !os.IsNotExist(err) {
+		t.Error("the spec of a crash is still there")
+	}
+	if _, err := os.Stat(foreign); err != nil {
+		t.Error("another cloud's spec was touched")
+	}
+	if sl := inventory(t, b)[2].Slices; len(sl) != 1 || sl[0].Owner != "inst_a" || sl[0].SlotStart != 2 {
+		t.Errorf("slices: %+v", sl)
+	}
+}
+
+func TestDamagedStateIsAnError(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	open(t, cfg)
+	if err := os.WriteFile(filepath.Join(cfg.StateDir, "state.json"), []byte(`{"format":1,"se`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(cfg); err == nil || !strings.Contains(err.Error(), "damaged") {
+		t.Fatalf("got %v", err)
+	}
+}
+
+// TestContainerSpec lets the engine's own CDI library put the devices into a
+// container's spec.
+func TestContainerSpec(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("making device nodes needs root")
+	}
+	ctx := context.Background()
+	cfg := testConfig(t)
+	cfg.DevDir = t.TempDir()
+	b := open(t, cfg)
+	g := inventory(t, b)
+	devices := append(whole(g[0].UUID), slice(g[1].UUID, "1g+me", 3, 4)...)
+	names, err := b.Prepare(ctx, "inst_a", 1, devices)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := b.Prepare(ctx, "inst_b", 1, slice(g[1].UUID, "1g", 4, 5))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache, err := cdi.NewCache(cdi.WithSpecDirs(cfg.CDIDir), cdi.WithAutoRefresh(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	inject := func(names ...string) oci.Spec {
+		spec := oci.Spec{Process: &oci.Process{}, Linux: &oci.Linux{Resources: &oci.LinuxResources{}}}
+		if _, err := cache.InjectDevices(&spec, names...); err != nil {
+			t.Fatalf("%v; %v", err, cache.GetErrors())
+		}
+		return spec
+	}
+	spec := inject(names...)
+	var nodes, paths []string
+	for _, d := range spec.Linux.Devices {
+		nodes = append(nodes, fmt.Sprintf("%s %d:%d", filepath.Base(d.Path), d.Major, d.Minor))
+		var st syscall.Stat_t
+		if err := syscall.Stat(d.Path, &st); err != nil || st.Rdev != uint64(d.Major<<8|d.Minor) {
+			t.Errorf("the host has no node %s with that number: %v", d.Path, err)
+		}
+	}
+	for _, m := range spec.Mounts {
+		paths = append(paths, m.Destination)
+	}
+	if d := cmp.Diff([]string{"sim-gpu0 4:16", "sim-gpu1-1g-me-3 4:19"}, nodes); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff([]string{"/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia-caps/nvidia-cap19"}, paths); d != "" {
+		t.Error(d)
+	}
+	env := strings.Join(spec.Process.Env, "\n")
+	if !strings.Contains(env, "TENON_GPU_SIMULATED=true") || !strings.Contains(env, "TENON_GPU_DEVICES="+g[0].UUID+",MIG-SIM-") {
+		t.Errorf("environment:\n%s", env)
+	}
+	if o := inject(other...); len(o.Linux.Devices) != 1 || o.Linux.Devices[0].Minor == 19 {
+		t.Errorf("two owners share a device number: %+v", o.Linux.Devices)
+	}
+	if err := b.Release(ctx, "inst_a", 1); err != nil {
+		t.Fatal(err)
+	}
+	left, _ := os.ReadDir(cfg.DevDir)
+	if len(left) != 1 {
+		t.Errorf("nodes left after the release: %v", left)
+	}
+}
+
+func TestTelemetry(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	cfg := testConfig(t)
+	now := time.Unix(1_800_000_000, 0)
+	cfg.Now = func() time.Time { return now }
+	b := open(t, cfg)
+	g := inventory(t, b)
+	if _, err := b.Prepare(ctx, "a", 1, whole(g[0].UUID)); err != nil {
+		t.Fatal(err)
+	}
+	cards, held, _ := b.Telemetry(ctx)
+	again, _, _ := b.Telemetry(ctx)
+	if d := cmp.Diff(cards, again); d != "" {
+		t.Error("two readings of one moment differ:\n" + d)
+	}
+	if !cards[0].Simulated || cards[0].Percent < 30 || cards[1].Percent > 5 || cards[0].PowerWatts < cards[1].PowerWatts || cards[0].TemperatureC < cards[1].TemperatureC {
+		t.Errorf("a held card is not busier than a free one: %+v", cards)
+	}
+	s := held["a"]
+	if s.GPUPercent == nil || *s.GPUPercent < 30 || s.GPUMemoryMiB == nil || s.GPUTemperatureC == nil || s.GPUPowerWatts == nil {
+		t.Errorf("the owner's own figures: %+v", s)
+	}
+	now = now.Add(10 * time.Second)
+	moved, _, _ := b.Telemetry(ctx)
+	if moved[0].Percent == cards[0].Percent {
+		t.Error("the figures do not move")
+	}
+}
+
+func TestFailedProbeIsNotAnEmptyBoard(t *testing.T) {
+	t.Parallel()
+	b := open(t, testConfig(t))
+	b.FailProbe(true)
+	inv, err := b.Inventory(context.Background())
+	if err != nil || inv.OK || len(inv.GPUs) != 3 || inv.GPUs[0].State != "unknown" {
+		t.Fatalf("%+v, %v", inv, err)
+	}
+}
+
+// TestNeverTwoOwners: whatever is asked in whatever order, with restarts in
+// between, what is held is always a legal layout with one owner a place and one
+// owner a device number.
+func TestNeverTwoOwners(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	shapes := gpu.Shapes()
+	root := t.TempDir()
+	run := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		run++
+		cfg := Config{Board: "local", CloudID: "c", StateDir: filepath.Join(root, fmt.Sprint(run))}
+		b, err := Open(cfg)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		inv, _ := b.Inventory(ctx)
+		for range rapid.IntRange(1, 25).Draw(rt, "steps") {
+			owner := rapid.SampledFrom([]string{"a", "b", "c", "d", "e"}).Draw(rt, "owner")
+			epoch := rapid.Int64Range(1, 3).Draw(rt, "epoch")
+			switch rapid.IntRange(0, 5).Draw(rt, "op") {
+			case 0:
+				_ = b.Release(ctx, owner, epoch)
+			case 1:
+				if b, err = Open(cfg); err != nil {
+					rt.Fatal(err)
+				}
+			default:
+				s := rapid.SampledFrom(shapes).Draw(rt, "shape")
+				card := rapid.SampledFrom(inv.GPUs).Draw(rt, "card")
+				_, _ = b.Prepare(ctx, owner, epoch, []nodewire.Device{{
+					GPUUUID: card.UUID, Mode: string(s.Mode), Profile: s.Profile, SlotStart: s.Start, SlotEnd: s.End,
+				}})
+			}
+			places := map[string][]gpu.Place{}
+			wholes, minors := map[string]int{}, map[int]string{}
+			for owner, h := range b.state.Held {
+				for i, d := range h.Devices {
+					if o, taken := minors[h.Minors[i]]; taken {
+						rt.Fatalf("%s and %s share a device number", o, owner)
+					}
+					minors[h.Minors[i]] = owner
+					if d.Mode == "whole" {
+						wholes[d.GPUUUID]++
+						continue
+					}
+					places[d.GPUUUID] = append(places[d.GPUUUID], gpu.Place{Class: d.Profile, Start: d.SlotStart})
+				}
+			}
+			for uuid, n := range wholes {
+				if n > 1 || len(places[uuid]) > 0 {
+					rt.Fatalf("card %s has two owners", uuid)
+				}
+			}
+			for uuid, p := range places {
+				if err := b.card(uuid).geo.Check(p); err != nil {
+					rt.Fatal(err)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,107 @@
+package sim
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/tenon-cloud/tenon/internal/nodewire"
+)
+
+const stateFormat = 1
+
+// state is what must outlive the process.
+type state struct {
+	Format int             `json:"format"`
+	Seed   string          `json:"seed"` // makes the UUIDs of this state folder
+	Held   map[string]hold `json:"held"` // by instance
+}
+
+type hold struct {
+	Epoch   int64             `json:"epoch"`
+	Devices []nodewire.Device `json:"devices"`
+	Minors  []int             `json:"minors"` // one a device
+}
+
+func (b *Board) load() error {
+	path := filepath.Join(b.cfg.StateDir, "state.json")
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		var seed [16]byte
+		if _, err := rand.Read(seed[:]); err != nil {
+			return fmt.Errorf("make simulated board: %w", err)
+		}
+		b.state = state{Format: stateFormat, Seed: hex.EncodeToString(seed[:]), Held: map[string]hold{}}
+		return b.save()
+	}
+	if err != nil {
+		return fmt.Errorf("read simulated board: %w", err)
+	}
+	if err := json.Unmarshal(raw, &b.state); err != nil {
+		return fmt.Errorf("read simulated board: %s is damaged; stop this node's instances and remove it: %w", path, err)
+	}
+	if b.state.Format != stateFormat || b.state.Seed == "" {
+		return fmt.Errorf("read simulated board: %s has format %d, this program reads %d", path, b.state.Format, stateFormat)
+	}
+	if b.state.Held == nil {
+		b.state.Held = map[string]hold{}
+	}
+	return nil
+}
+
+func (b *Board) save() error {
+	raw, err := json.Marshal(b.state)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(b.cfg.StateDir, 0o700); err != nil {
+		return fmt.Errorf("save simulated board: %w", err)
+	}
+	if err := writeFile(filepath.Join(b.cfg.StateDir, "state.json"), raw, 0o600); err != nil {
+		return fmt.Errorf("save simulated board: %w", err)
+	}
+	return nil
+}
+
+// writeFile replaces a file so that a crash leaves the old one or the new one.
+func writeFile(path string, raw []byte, mode fs.FileMode) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }() // after a rename there is nothing to remove
+	_, err = f.Write(raw)
+	if err == nil {
+		err = f.Chmod(mode)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	err = dir.Sync()
+	return errors.Join(err, dir.Close())
+}
+
+// uuid derives a stable identifier from the state folder's seed.
+func (b *Board) uuid(words ...any) string {
+	sum := sha256.Sum256([]byte(b.state.Seed + fmt.Sprint(words...)))
+	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
+}
