@@ -1,0 +1,126 @@
+package placement
+
+import (
+	"github.com/tenon-cloud/tenon/internal/cloud"
+	"github.com/tenon-cloud/tenon/internal/gpu"
+)
+
+// refuse says why nothing was found, looking at every node of the pool.
+func (e *engine) refuse(r *row, members int) Refusal {
+	if r.want.bad != "" {
+		return Refusal{NeverFits: true, Reasons: []Reason{{r.want.bad, 1}}}
+	}
+	if len(r.nodes) == 0 {
+		return Refusal{Reasons: []Reason{{PoolEmpty, 1}}}
+	}
+	t := tally{}
+	for _, i := range r.nodes {
+		e.board.nodes[i].explain(r.want, t)
+	}
+	return Refusal{NeverFits: e.neverFits(r, members), Reasons: t.reasons()}
+}
+
+// neverFits reports that all nodes of the pool, were they empty and ready, could
+// not take the members.
+func (e *engine) neverFits(r *row, members int) bool {
+	if r.want.bad != "" {
+		return true
+	}
+	room := 0
+	for _, i := range r.nodes {
+		if room += e.board.nodes[i].room(r.want); room >= members {
+			return false
+		}
+	}
+	return len(r.nodes) > 0
+}
+
+// explain adds the reasons for which a node takes no member.
+func (n *node) explain(w *want, t tally) {
+	switch {
+	case n.src.State != cloud.NodeReady:
+		t[NodeNotReady]++
+		return
+	case n.src.Drained:
+		t[NodeDrained]++
+		return
+	case w.shape.GPUCount > 0 && len(n.gpus) == 0:
+		t[NodeNoGPU]++
+		return
+	}
+	if w.shape.GPUCount > 0 {
+		why := tally{}
+		fitting := 0
+		for i := range n.gpus {
+			code, devices := n.gpus[i].explain(w)
+			fitting += devices
+			if devices == 0 {
+				why[code]++
+			}
+		}
+		if fitting < w.shape.GPUCount {
+			if fitting > 0 {
+				t[NodeFewGPUs]++
+			}
+			for code, count := range why {
+				t[code] += count
+			}
+			return
+		}
+	}
+	short := false
+	if n.vcpu < w.shape.VCPU {
+		t[NodeVCPU]++
+		short = true
+	}
+	if n.memory < w.shape.MemoryMiB {
+		t[NodeMemory]++
+		short = true
+	}
+	if !short {
+		t[NodeMembers]++
+	}
+}
+
+// explain says how many devices of the want a card could give now and, when
+// none, why.
+func (c *card) explain(w *want) (Code, int) {
+	switch {
+	case c.model != w.model:
+		return GPUModel, 0
+	case c.src.Mode != w.shape.GPUMode:
+		return GPUMode, 0
+	case !c.ready:
+		return GPUNotReady, 0
+	case w.shape.GPUMode == cloud.ModeWhole:
+		if c.used.Mask != 0 {
+			return GPUBusy, 0
+		}
+		return "", 1
+	}
+	cut := w.cut(c.geo)
+	switch {
+	case cut == nil:
+		return GPUProfile, 0
+	case c.used.Media && cut.Profile.Media:
+		return GPUMedia, 0
+	}
+	if more := cut.More(c.used); more > 0 {
+		return "", more
+	}
+	if c.geo.Fragmented(c.used, cut.Profile.Class) {
+		return Fragmented, 0
+	}
+	return GPUBusy, 0
+}
+
+// devices is how many of the want an empty card could give.
+func (c *card) devices(w *want) int {
+	switch {
+	case !w.suits(c):
+		return 0
+	case w.shape.GPUMode == cloud.ModeMIG:
+		return w.cut(c.geo).More(gpu.Used{})
+	}
+	return 1
+}

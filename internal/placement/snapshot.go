@@ -1,0 +1,81 @@
+package placement
+
+import (
+	"github.com/tenon-cloud/tenon/internal/cloud"
+	"github.com/tenon-cloud/tenon/internal/gpu"
+)
+
+// Snapshot is what the nodes have at one moment.
+type Snapshot struct{ Nodes []Node }
+
+// Node is one node. What is free counts every instance that holds a place on
+// it, started or not.
+type Node struct {
+	ID        cloud.NodeID
+	Pool      string
+	State     cloud.NodeState
+	Drained   bool
+	Simulated bool
+
+	VCPU          int   // sold in all: the host's times the overcommit
+	MemoryMiB     int64 // sold in all
+	FreeVCPU      int
+	FreeMemoryMiB int64
+	GPUs          []GPU
+}
+
+// GPU is one card.
+type GPU struct {
+	ID         cloud.GPUID
+	PCIAddress string
+	Model      string
+	Geometry   string
+	Mode       cloud.GPUMode
+	State      cloud.GPUState
+	Used       gpu.Used // a whole claim holds every slot
+	NUMANode   int      // -1: unknown, which is no node
+	NVLink     []string // PCI addresses of the cards joined to it
+}
+
+// FromNode makes the engine's view of a node with its cards and their claims.
+func FromNode(n cloud.Node) Node {
+	vcpu := n.VCPU
+	if n.CPUOvercommit > 0 {
+		vcpu = int(float64(n.VCPU) * n.CPUOvercommit)
+	}
+	out := Node{
+		ID: n.ID, Pool: n.PoolName, State: n.State, Drained: n.Drained, Simulated: n.Simulated,
+		VCPU: vcpu, MemoryMiB: n.MemoryMiB,
+		FreeVCPU: vcpu - n.UsedVCPU, FreeMemoryMiB: n.MemoryMiB - n.UsedMemoryMiB,
+		GPUs: make([]GPU, len(n.GPUs)),
+	}
+	for i, g := range n.GPUs {
+		out.GPUs[i] = GPU{
+			ID: g.ID, PCIAddress: g.PCIAddress, Model: g.Model, Geometry: g.Geometry, Mode: g.Mode, State: g.State,
+			Used: gpu.UsedBy(g.Claims), NUMANode: g.NUMANode, NVLink: g.NVLink,
+		}
+	}
+	return out
+}
+
+// Request is something that wants a place.
+type Request struct {
+	InstanceID cloud.InstanceID
+	Kind       cloud.InstanceKind
+	Shape      cloud.Shape
+	Pool       string // empty: any pool without simulated nodes
+	Priority   int    // higher first
+	Order      int64  // when it was queued: lower first; the id breaks ties
+	Count      int    // members alike, all placed or none; 0 means 1
+}
+
+// Discipline says what a request that finds no place does to those behind it.
+type Discipline string
+
+const (
+	BestEffort Discipline = "best_effort" // nothing: they are tried
+	Strict     Discipline = "strict"      // those of its pool wait, unless it can never fit
+)
+
+// Policy is what an operator may choose. The zero value is best effort.
+type Policy struct{ Discipline Discipline }

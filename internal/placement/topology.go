@@ -1,0 +1,140 @@
+package placement
+
+import (
+	"math/bits"
+	"slices"
+)
+
+// topology is how a node's cards are joined.
+type topology struct {
+	links []uint64 // by card: the cards joined to it; only the first 64 can be
+	numa  []int
+}
+
+// cost of a set of cards, each field more important than the next.
+type cost struct {
+	unlinked int // pairs inside the set without NVLink
+	numa     int // NUMA nodes it spans; a card whose node is unknown counts as one of its own
+	broken   int // links from the set to cards that stay free
+}
+
+func (c cost) less(o cost) bool {
+	if c.unlinked != o.unlinked {
+		return c.unlinked < o.unlinked
+	}
+	if c.numa != o.numa {
+		return c.numa < o.numa
+	}
+	return c.broken < o.broken
+}
+
+func newTopology(cards []card) *topology {
+	t := &topology{links: make([]uint64, len(cards)), numa: make([]int, len(cards))}
+	at := make(map[string]int, len(cards))
+	for i, c := range cards {
+		at[c.src.PCIAddress] = i
+		t.numa[i] = c.src.NUMANode
+	}
+	for i, c := range cards {
+		for _, address := range c.src.NVLink {
+			if j, ok := at[address]; ok && j != i && i < 64 && j < 64 {
+				t.links[i] |= 1 << j // either side's word is enough
+				t.links[j] |= 1 << i
+			}
+		}
+	}
+	return t
+}
+
+// choose picks count of the free cards (sorted) at the least cost; among equals
+// the first in order. All sets are tried where they are few; else one is grown
+// from each card.
+func (t *topology) choose(free []int, count int) ([]int, cost) {
+	if count == len(free) {
+		return free, t.cost(free, free)
+	}
+	var best []int
+	var least cost
+	offer := func(set []int) {
+		if c := t.cost(set, free); best == nil || c.less(least) {
+			best, least = slices.Clone(set), c
+		}
+	}
+	if combinations(len(free), count) <= 256 {
+		set := make([]int, count)
+		var walk func(from, have int)
+		walk = func(from, have int) {
+			if have == count {
+				offer(set)
+				return
+			}
+			for i := from; i <= len(free)-(count-have); i++ {
+				set[have] = free[i]
+				walk(i+1, have+1)
+			}
+		}
+		walk(0, 0)
+		return best, least
+	}
+	for _, seed := range free {
+		offer(t.grow(seed, free, count))
+	}
+	return best, least
+}
+
+// grow adds the card that costs least, one at a time.
+func (t *topology) grow(seed int, free []int, count int) []int {
+	set := []int{seed}
+	for len(set) < count {
+		next, found := -1, cost{}
+		for _, i := range free {
+			if slices.Contains(set, i) {
+				continue
+			}
+			if c := t.cost(append(set, i), free); next < 0 || c.less(found) {
+				next, found = i, c
+			}
+		}
+		set = append(set, next)
+	}
+	slices.Sort(set)
+	return set
+}
+
+func (t *topology) cost(set, free []int) cost {
+	var c cost
+	inside, outside := mask(set), mask(free)
+	outside &^= inside
+	linked := 0
+	for k, i := range set {
+		linked += bits.OnesCount64(t.links[i] & inside)
+		c.broken += bits.OnesCount64(t.links[i] & outside)
+		if t.numa[i] < 0 || !slices.ContainsFunc(set[:k], func(j int) bool { return t.numa[j] == t.numa[i] }) {
+			c.numa++
+		}
+	}
+	c.unlinked = len(set)*(len(set)-1)/2 - linked/2
+	return c
+}
+
+func mask(set []int) uint64 {
+	var m uint64
+	for _, i := range set {
+		if i < 64 {
+			m |= 1 << i
+		}
+	}
+	return m
+}
+
+// combinations is n over k, cut off at 1,000.
+func combinations(n, k int) int {
+	k = min(k, n-k)
+	out := 1
+	for i := 1; i <= k; i++ {
+		if out = out * (n - k + i) / i; out > 1000 {
+			return 1000
+		}
+	}
+	return out
+}

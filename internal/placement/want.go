@@ -1,0 +1,69 @@
+package placement
+
+import (
+	"github.com/tenon-cloud/tenon/internal/cloud"
+	"github.com/tenon-cloud/tenon/internal/gpu"
+)
+
+// want is a shape made ready for looking at many nodes.
+type want struct {
+	shape cloud.Shape
+	model int
+	cuts  [2]struct {
+		geo *gpu.Geometry
+		cut gpu.Cut
+	}
+	bad Code // set: it can be placed nowhere
+}
+
+func newWant(b *board, kind cloud.InstanceKind, s cloud.Shape) *want {
+	w := &want{shape: s, model: b.model(s.GPUModel)}
+	if s.GPUCount < 0 || s.VCPU < 0 || s.MemoryMiB < 0 {
+		w.bad = BadShape
+	}
+	if s.GPUCount <= 0 {
+		return w
+	}
+	switch s.GPUMode {
+	case cloud.ModeWhole:
+		if s.GPUProfile != gpu.Whole && s.GPUProfile != "" {
+			w.bad = BadShape
+		}
+	case cloud.ModeMIG:
+		known := false
+		for i, name := range []string{gpu.MIG8, gpu.MIG4} {
+			geo, err := gpu.GeometryByName(name)
+			if err != nil {
+				continue
+			}
+			if cut, ok := geo.Cut(s.GPUProfile); ok {
+				w.cuts[i].geo, w.cuts[i].cut = geo, cut
+				known = true
+			}
+		}
+		if !known {
+			w.bad = BadShape
+		} else if kind == cloud.KindVM {
+			w.bad = NotForKind
+		}
+	default:
+		w.bad = BadShape
+	}
+	return w
+}
+
+// cut is the asked profile on a geometry; nil when it has none.
+func (w *want) cut(geo *gpu.Geometry) *gpu.Cut {
+	for i := range w.cuts {
+		if w.cuts[i].geo == geo && geo != nil {
+			return &w.cuts[i].cut
+		}
+	}
+	return nil
+}
+
+// suits reports whether a card could serve the want if it were free.
+func (w *want) suits(c *card) bool {
+	return c.model == w.model && c.src.Mode == w.shape.GPUMode &&
+		(w.shape.GPUMode == cloud.ModeWhole || w.cut(c.geo) != nil)
+}
