@@ -90,6 +90,7 @@ type pick struct {
 
 // take books a place and returns what undoes it.
 func (n *node) take(w *want, picks []pick) (undo func()) {
+	picks = slices.Clone(picks) // the caller fills its slice again before an undo
 	before := make([]gpu.Used, len(picks))
 	for i, p := range picks {
 		c := &n.gpus[p.card]

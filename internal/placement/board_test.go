@@ -60,9 +60,9 @@ func genBoard(t *rapid.T) Snapshot {
 	var s Snapshot
 	for i := range rapid.IntRange(0, 3).Draw(t, "nodes") {
 		n := newNode(i)
-		n.Pool = rapid.SampledFrom([]string{"default", "default", "other"}).Draw(t, "pool")
-		n.State = rapid.SampledFrom([]cloud.NodeState{cloud.NodeReady, cloud.NodeReady, cloud.NodeReady, cloud.NodeLate}).Draw(t, "state")
-		n.Drained = rapid.IntRange(0, 5).Draw(t, "drained") == 0
+		n.Pool = rapid.SampledFrom([]string{"default", "default", "default", "other"}).Draw(t, "pool")
+		n.State = rapid.SampledFrom([]cloud.NodeState{cloud.NodeReady, cloud.NodeReady, cloud.NodeReady, cloud.NodeReady, cloud.NodeReady, cloud.NodeLate}).Draw(t, "state")
+		n.Drained = rapid.IntRange(0, 7).Draw(t, "drained") == 0
 		n.Simulated = rapid.IntRange(0, 3).Draw(t, "simulated") == 0
 		n.VCPU, n.MemoryMiB = 8, 8192
 		n.FreeVCPU, n.FreeMemoryMiB = rapid.IntRange(0, 8).Draw(t, "vcpu"), int64(1024*rapid.IntRange(0, 8).Draw(t, "memory"))
@@ -80,7 +80,7 @@ func genBoard(t *rapid.T) Snapshot {
 					c.Used.Mask = 0xff
 				}
 			} else {
-				for range rapid.IntRange(0, 4).Draw(t, "slices") {
+				for range rapid.SampledFrom([]int{0, 0, 1, 2, 4}).Draw(t, "slices") {
 					class := rapid.SampledFrom(geo.Profiles).Draw(t, "class").Class
 					if free := geo.FreeStarts(c.Used, class); len(free) > 0 {
 						c.Used = geo.Take(c.Used, class, rapid.SampledFrom(free).Draw(t, "start"))
@@ -103,12 +103,12 @@ func genRequests(t *rapid.T) []Request {
 	var out []Request
 	for i := range rapid.IntRange(1, 8).Draw(t, "requests") {
 		r := Request{InstanceID: instanceID(i), Kind: cloud.KindContainer, Order: int64(rapid.IntRange(0, 3).Draw(t, "order")),
-			Pool:     rapid.SampledFrom([]string{"default", "default", "other", "", "absent"}).Draw(t, "asked pool"),
-			Priority: rapid.IntRange(0, 1).Draw(t, "priority"), Count: rapid.SampledFrom([]int{0, 1, 1, 2}).Draw(t, "members")}
-		r.Shape = cloud.Shape{VCPU: rapid.IntRange(0, 9).Draw(t, "asked vcpu"), MemoryMiB: int64(1024 * rapid.IntRange(0, 4).Draw(t, "asked memory"))}
+			Pool:     rapid.SampledFrom([]string{"default", "default", "default", "default", "default", "other", "", "absent"}).Draw(t, "asked pool"),
+			Priority: rapid.IntRange(0, 1).Draw(t, "priority"), Count: rapid.SampledFrom([]int{0, 1, 2, 3}).Draw(t, "members")}
+		r.Shape = cloud.Shape{VCPU: rapid.SampledFrom([]int{0, 1, 1, 2, 4, 9}).Draw(t, "asked vcpu"), MemoryMiB: int64(1024 * rapid.SampledFrom([]int{0, 1, 1, 2, 9}).Draw(t, "asked memory"))}
 		if n := rapid.SampledFrom([]int{0, 1, 1, 1, 2}).Draw(t, "devices"); n > 0 {
 			r.Shape.GPUCount = n
-			r.Shape.GPUModel = rapid.SampledFrom([]string{"h100-80gb", "h100-80gb", "a30-24gb", "b200-180gb"}).Draw(t, "model")
+			r.Shape.GPUModel = rapid.SampledFrom([]string{"h100-80gb", "h100-80gb", "h100-80gb", "h100-80gb", "a30-24gb", "b200-180gb"}).Draw(t, "model")
 			r.Shape.GPUMode, r.Shape.GPUProfile = cloud.ModeWhole, gpu.Whole
 			if rapid.IntRange(0, 3).Draw(t, "mig") > 0 {
 				r.Shape.GPUMode = cloud.ModeMIG

@@ -211,17 +211,34 @@ func TestMembersAllOrNone(t *testing.T) {
 	nodes := []Node{newNode(1, holding()), newNode(2, holding())}
 	pair := slice(1, "4g")
 	pair.Count = 2
-	three := slice(2, "4g")
+	three := slice(0, "4g")
 	three.Count = 3
 	d := decide(t, nodes, three, pair, slice(3, "3g"))
-	if d[0].InstanceID != pair.InstanceID || len(d[0].Members) != 2 || d[0].Members[0].NodeID == d[0].Members[1].NodeID {
-		t.Errorf("two members: %+v", d[0])
+	if d[0].Refusal == nil || !d[0].Refusal.NeverFits || d[0].Refusal.Reasons[0] != (Reason{NodeMembers, 2}) {
+		t.Errorf("three 4g never fit two cards: %+v", d[0])
 	}
-	if d[1].Refusal == nil || !d[1].Refusal.NeverFits {
-		t.Errorf("three 4g never fit two cards: %+v", d[1])
+	if d[1].Refusal != nil {
+		t.Fatalf("what was tried and given up still takes room: %s", d[1].Refusal)
 	}
-	if d[2].Refusal != nil {
-		t.Errorf("what was tried and given up still takes room: %s", d[2].Refusal)
+	if len(d[1].Members) != 2 || d[1].Members[0].NodeID == d[1].Members[1].NodeID || d[2].Refusal != nil {
+		t.Errorf("two members, then a 3g: %+v, %+v", d[1], d[2])
+	}
+}
+
+func TestGivenUpMembersFreeNothingElse(t *testing.T) {
+	t.Parallel()
+	full := holding(gpu.Place{Class: "7g", Start: 0})
+	nodes := []Node{newNode(1, full, full, holding()), newNode(2, holding())}
+	three := slice(0, "7g")
+	three.Count = 3
+	d := decide(t, nodes, three, slice(1, "7g"), slice(2, "7g"), slice(3, "7g"))
+	for i, placed := range []bool{false, true, true, false} {
+		if (d[i].Refusal == nil) != placed {
+			t.Errorf("request %d: %+v", i, d[i])
+		}
+	}
+	if got := cards(t, d[1]); got[0] != 2 {
+		t.Errorf("a held card is given again: %v", got)
 	}
 }
 

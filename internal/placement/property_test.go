@@ -143,6 +143,25 @@ func TestPlanIsStableUnderPermutation(t *testing.T) {
 	})
 }
 
+// Cards that are alike in everything but their ids must not be told apart by
+// the order in which they came.
+func TestAlikeCardsInAnyOrder(t *testing.T) {
+	t.Parallel()
+	s, requests := fleet(20), mix(200, false)
+	want := Decide(s, requests, Policy{})
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for range 10 {
+		rnd.Shuffle(len(s.Nodes), func(i, j int) { s.Nodes[i], s.Nodes[j] = s.Nodes[j], s.Nodes[i] })
+		for _, n := range s.Nodes {
+			rnd.Shuffle(len(n.GPUs), func(i, j int) { n.GPUs[i], n.GPUs[j] = n.GPUs[j], n.GPUs[i] })
+		}
+		rnd.Shuffle(len(requests), func(i, j int) { requests[i], requests[j] = requests[j], requests[i] })
+		if diff := cmp.Diff(want, Decide(s, requests, Policy{})); diff != "" {
+			t.Fatalf("the order of the input changes the plan:\n%s", diff)
+		}
+	}
+}
+
 func TestStrictNeverOvertakes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
