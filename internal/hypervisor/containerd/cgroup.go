@@ -1,0 +1,124 @@
+package containerd
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cloud/tenon/internal/hypervisor"
+)
+
+const cgroupRoot = "/sys/fs/cgroup"
+
+// unified says whether the host has cgroup v2 only.
+func unified(root string) bool {
+	var st unix.Statfs_t
+	return unix.Statfs(root, &st) == nil && st.Type == unix.CGROUP2_SUPER_MAGIC
+}
+
+// processes lists what runs in a cgroup and below it, on v1 by the pids
+// controller.
+func processes(path string) []int {
+	root := filepath.Join(cgroupRoot, path)
+	if !unified(cgroupRoot) {
+		root = filepath.Join(cgroupRoot, "pids", path)
+	}
+	var pids []int
+	_ = filepath.WalkDir(root, func(dir string, e fs.DirEntry, err error) error {
+		if err != nil || !e.IsDir() {
+			return nil
+		}
+		raw, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		for _, field := range strings.Fields(string(raw)) {
+			if pid, err := strconv.Atoi(field); err == nil && pid > 0 {
+				pids = append(pids, pid)
+			}
+		}
+		return nil
+	})
+	return pids
+}
+
+// removeCgroup deletes an empty cgroup that a dead shim left, in every hierarchy.
+func removeCgroup(path string) {
+	roots := []string{cgroupRoot}
+	entries, _ := os.ReadDir(cgroupRoot)
+	for _, e := range entries {
+		if e.IsDir() {
+			roots = append(roots, filepath.Join(cgroupRoot, e.Name()))
+		}
+	}
+	for _, root := range roots {
+		var dirs []string
+		_ = filepath.WalkDir(filepath.Join(root, path), func(dir string, e fs.DirEntry, err error) error {
+			if err == nil && e.IsDir() {
+				dirs = append(dirs, dir)
+			}
+			return nil
+		})
+		for i := len(dirs) - 1; i >= 0; i-- {
+			_ = os.Remove(dirs[i]) // fails while a process is left, as it should
+		}
+	}
+}
+
+// Stats implements hypervisor.Driver. It reads the kernel's own counters, so it
+// works while containerd restarts.
+func (d *Driver) Stats(ctx context.Context, id string) (hypervisor.Stats, error) {
+	s, err := readCgroup(cgroupRoot, d.cgroupPath(id), unified(cgroupRoot))
+	if err != nil {
+		return s, err
+	}
+	if s.NetRxBytes, s.NetTxBytes, err = d.net.Counters(id); err != nil {
+		return s, err
+	}
+	s.DiskBytes, err = d.disks.usedBytes(ctx, id)
+	return s, err
+}
+
+func readCgroup(root, path string, v2 bool) (hypervisor.Stats, error) {
+	var s hypervisor.Stats
+	dir := func(controller string) string {
+		if v2 {
+			return filepath.Join(root, path)
+		}
+		return filepath.Join(root, controller, path)
+	}
+	if _, err := os.Stat(dir("memory")); err != nil {
+		return s, fmt.Errorf("%w: it has no cgroup", hypervisor.ErrNoGuest)
+	}
+	memory := readKeys(filepath.Join(dir("memory"), "memory.stat"))
+	if v2 {
+		s.CPUNanoseconds = readKeys(filepath.Join(dir("cpu"), "cpu.stat"))["usage_usec"] * 1000
+		s.MemoryBytes = readInt(filepath.Join(dir("memory"), "memory.current")) - memory["inactive_file"]
+	} else {
+		s.CPUNanoseconds = readInt(filepath.Join(dir("cpuacct"), "cpuacct.usage"))
+		s.MemoryBytes = readInt(filepath.Join(dir("memory"), "memory.usage_in_bytes")) - memory["total_inactive_file"]
+	}
+	s.MemoryBytes = max(0, s.MemoryBytes)
+	s.Pids = readInt(filepath.Join(dir("pids"), "pids.current"))
+	return s, nil
+}
+
+func readInt(path string) int64 {
+	raw, _ := os.ReadFile(path)
+	v, _ := strconv.ParseInt(strings.TrimSpace(string(raw)), 10, 64)
+	return v
+}
+
+func readKeys(path string) map[string]int64 {
+	raw, _ := os.ReadFile(path)
+	values := map[string]int64{}
+	for line := range strings.Lines(string(raw)) {
+		if f := strings.Fields(line); len(f) == 2 {
+			values[f[0]], _ = strconv.ParseInt(f[1], 10, 64)
+		}
+	}
+	return values
+}

@@ -1,0 +1,175 @@
+// Package containerd makes containers through a private containerd and runc.
+//
+// A guest is made of parts that are each found again after a crash: a user and a
+// network namespace (package network), a size-limited writable layer (disk.go),
+// a root file system of the image's layers under that (rootfs.go), a containerd
+// container whose labels say whose it is, and a task. Nothing is kept only in
+// memory, and nothing but this cloud's own folders, cgroup and containerd
+// namespace is touched.
+//
+//	Prepare            Start                       Stop            Remove
+//	image, disk,  ───► container, task running ──► task exited ──► nothing
+//	network, rootfs                 └── exits by itself ──┘
+//
+// It imports the node packages image and network, and no control-plane package.
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/containerd/containerd/v2/client"
+
+	"github.com/tenon-cloud/tenon/internal/hypervisor"
+	"github.com/tenon-cloud/tenon/internal/image"
+	"github.com/tenon-cloud/tenon/internal/network"
+)
+
+// Config says where a cloud keeps its containers.
+type Config struct {
+	CloudID     string
+	Socket      string // of the private daemon; default: SocketPath(RunDir)
+	StateDir    string // survives a reboot: images, disks, logs
+	RunDir      string // does not: sockets, namespaces, mounts
+	CDISpecDirs []string
+	Image       image.Config
+	Network     *network.Network
+	LogCommand  []string // program and first argument that run LogWriter; default: this program, "log-writer"
+	PoolMiB     int64    // size of the writable layers' pool; default: half of the free space
+	Logger      *slog.Logger
+}
+
+// Driver implements hypervisor.Driver.
+type Driver struct {
+	cfg    Config
+	client *client.Client
+	images *image.Puller
+	net    *network.Network
+	disks  *disks
+	ranges *idRanges
+	log    *slog.Logger
+
+	mu    sync.Mutex
+	ready bool // this host's parts (network, disk pool, device folder) are up
+}
+
+var _ hypervisor.Driver = (*Driver)(nil)
+
+// Namespace is a cloud's namespace in containerd.
+func Namespace(cloudID string) string { return "tenon-" + cloudID }
+
+// New makes a driver; the daemon need not run yet.
+func New(cfg Config) (*Driver, error) {
+	if cfg.CloudID == "" || cfg.StateDir == "" || cfg.RunDir == "" || cfg.Network == nil {
+		return nil, errors.New("the containerd driver needs a cloud id, a state and a run folder, and a network")
+	}
+	if cfg.Socket == "" {
+		cfg.Socket = SocketPath(cfg.RunDir)
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	if len(cfg.LogCommand) == 0 {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, fmt.Errorf("find own program: %w", err)
+		}
+		cfg.LogCommand = []string{self, LogWriterCommand}
+	}
+	if err := makeFolders(cfg); err != nil {
+		return nil, err
+	}
+	c, err := client.New(cfg.Socket, client.WithDefaultNamespace(Namespace(cfg.CloudID)),
+		client.WithDefaultRuntime(runtimeName), client.WithTimeout(reconnectDelay))
+	if err != nil {
+		return nil, fmt.Errorf("make containerd client: %w", err)
+	}
+	d := &Driver{
+		cfg: cfg, client: c, net: cfg.Network, log: cfg.Logger,
+		images: image.New(c, cfg.Image),
+		disks:  newDisks(cfg),
+		ranges: newIDRanges(cfg.CloudID, cfg.StateDir),
+	}
+	return d, nil
+}
+
+// reconnectDelay bounds how long a restarted daemon goes unnoticed.
+const reconnectDelay = 2 * time.Second
+
+// makeFolders also opens the run folder for passing through: a container's first
+// process reaches its root file system as an unprivileged host user.
+func makeFolders(cfg Config) error {
+	for _, dir := range []string{cfg.StateDir, logsDir(cfg)} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("make state folder: %w", err)
+		}
+	}
+	for _, dir := range []string{cfg.RunDir, guestsDir(cfg), rootfsDir(cfg), devicesDir(cfg)} {
+		if err := os.MkdirAll(dir, 0o711); err != nil {
+			return fmt.Errorf("make run folder: %w", err)
+		}
+		if err := os.Chmod(dir, 0o711); err != nil {
+			return fmt.Errorf("open run folder: %w", err)
+		}
+	}
+	return nil
+}
+
+func logsDir(cfg Config) string    { return filepath.Join(cfg.StateDir, "logs") }
+func guestsDir(cfg Config) string  { return filepath.Join(cfg.RunDir, "guests") }
+func rootfsDir(cfg Config) string  { return filepath.Join(cfg.RunDir, "rootfs") }
+func devicesDir(cfg Config) string { return filepath.Join(cfg.RunDir, "devices") }
+func fifoDir(cfg Config) string    { return filepath.Join(cfg.RunDir, "fifo") }
+
+// Name implements hypervisor.Driver.
+func (d *Driver) Name() string { return "containerd" }
+
+// Images gives the agent the node's image cache.
+func (d *Driver) Images() *image.Puller { return d.images }
+
+// Check implements hypervisor.Driver.
+func (d *Driver) Check(ctx context.Context) (string, error) {
+	v, err := d.client.Version(ctx)
+	if err != nil {
+		return "", fmt.Errorf("ask containerd's version: %w", err)
+	}
+	if err := d.ensureHost(ctx); err != nil {
+		return "", err
+	}
+	return v.Version, nil
+}
+
+// ensureHost brings up what all guests share; it is idempotent.
+func (d *Driver) ensureHost(ctx context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ready {
+		return nil
+	}
+	if err := d.net.Up(ctx); err != nil {
+		return err
+	}
+	if err := d.disks.open(ctx); err != nil {
+		return err
+	}
+	if err := mountDevices(devicesDir(d.cfg)); err != nil {
+		return err
+	}
+	d.ready = true
+	return nil
+}
+
+// Close implements hypervisor.Driver.
+func (d *Driver) Close() error {
+	d.net.Close()
+	return d.client.Close()
+}
+
+// runtimeName is the shim that both Debian's and newer daemons bring.
+const runtimeName = "io.containerd.runc.v2"

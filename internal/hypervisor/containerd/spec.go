@@ -1,0 +1,147 @@
+package containerd
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+
+	runcoptions "github.com/containerd/containerd/api/types/runc/options"
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/contrib/seccomp"
+	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/containerd/v2/pkg/oci"
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/tenon-cloud/tenon/internal/hypervisor"
+	"github.com/tenon-cloud/tenon/internal/image"
+	"github.com/tenon-cloud/tenon/internal/network"
+)
+
+const (
+	cpuPeriodMicros = 100_000
+	leastShmMiB     = 64
+	defaultPids     = 4096
+)
+
+// createContainer records the guest in containerd, with everything that its task
+// needs. The default spec brings the 14 default capabilities, no new privileges
+// and the masked paths.
+func (d *Driver) createContainer(ctx context.Context, spec hypervisor.Spec, img image.Image, at network.Attachment, ids network.IDRange) (client.Container, error) {
+	devices, err := json.Marshal(spec.Devices)
+	if err != nil {
+		return nil, fmt.Errorf("encode devices: %w", err)
+	}
+	config, err := img.Spec(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read image configuration: %w", err)
+	}
+	mounts, err := d.writeHostFiles(spec, at)
+	if err != nil {
+		return nil, err
+	}
+	mapping := []specs.LinuxIDMapping{{ContainerID: 0, HostID: ids.Base, Size: ids.Size}}
+	pids := spec.PidsMax
+	if pids <= 0 {
+		pids = defaultPids
+	}
+	memory := uint64(spec.MemoryMiB) << 20
+	opts := []oci.SpecOpts{
+		oci.WithRootFSPath(d.rootfsPath(spec.ID)),
+		oci.WithoutRunMount, // services keep folders of their images there, such as sshd's
+		oci.WithImageConfig(img),
+		withDefaultPath,
+		withCommand(spec.Command),
+		oci.WithEnv(environment(spec)),
+		oci.WithHostname(spec.Name),
+		oci.WithUserNamespace(mapping, mapping),
+		oci.WithLinuxNamespace(specs.LinuxNamespace{Type: specs.UserNamespace, Path: at.UserNS}),
+		oci.WithLinuxNamespace(specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: at.NetNS}),
+		oci.WithNamespacedCgroup(),
+		oci.WithCgroup(d.cgroupPath(spec.ID)),
+		oci.WithMemoryLimit(memory),
+		oci.WithMemorySwap(int64(memory)), // memory and swap together: no swap
+		oci.WithCPUCFS(int64(spec.VCPU)*cpuPeriodMicros, cpuPeriodMicros),
+		oci.WithCPUShares(uint64(spec.VCPU) * 1024),
+		oci.WithPidsLimit(pids),
+		oci.WithDevShmSize(max(spec.MemoryMiB/2, leastShmMiB) << 10),
+		oci.WithMounts(mounts),
+		func(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
+			return d.withDevices(s, spec.ID, spec.CDIDevices, ids.Base)
+		},
+		seccomp.WithDefaultProfile(), // last: it follows the capabilities
+	}
+	return d.client.NewContainer(ctx, spec.ID,
+		client.WithContainerLabels(map[string]string{
+			labelEpoch: strconv.FormatInt(spec.Epoch, 10), labelGeneration: strconv.FormatInt(spec.Generation, 10),
+			labelOrg: spec.OrgID, labelDevices: string(devices), labelAddress: at.Address, labelSignal: config.Config.StopSignal,
+		}),
+		client.WithRuntime(runtimeName, &runcoptions.Options{
+			Root: filepath.Join(d.cfg.RunDir, "runc"), IoUid: ids.Base, IoGid: ids.Base,
+		}),
+		client.WithNewSpec(opts...),
+	)
+}
+
+// withCommand replaces the image's entry point and command.
+func withCommand(command []string) oci.SpecOpts {
+	return func(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
+		if len(command) > 0 {
+			s.Process.Args = command
+		}
+		if len(s.Process.Args) == 0 {
+			return startFailure("the image has no command and none was given", nil)
+		}
+		return nil
+	}
+}
+
+// withDefaultPath serves images that name no PATH.
+func withDefaultPath(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
+	for _, v := range s.Process.Env {
+		if strings.HasPrefix(v, "PATH=") {
+			return nil
+		}
+	}
+	s.Process.Env = append(s.Process.Env, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+	return nil
+}
+
+func environment(spec hypervisor.Spec) []string {
+	env := []string{"HOSTNAME=" + spec.Name}
+	for k, v := range spec.Env {
+		env = append(env, k+"="+v)
+	}
+	sort.Strings(env)
+	return env
+}
+
+// writeHostFiles makes the files of a guest that say where it is. They belong to
+// the guest's root, which may change them.
+func (d *Driver) writeHostFiles(spec hypervisor.Spec, at network.Attachment) ([]specs.Mount, error) {
+	r, _ := d.readRecord(spec.ID)
+	files := map[string]string{
+		"hosts":       fmt.Sprintf("127.0.0.1\tlocalhost\n%s\t%s\n", at.Address, spec.Name),
+		"resolv.conf": "nameserver " + at.Gateway + "\n",
+		"hostname":    spec.Name + "\n",
+	}
+	dir := d.guestDir(spec.ID)
+	var mounts []specs.Mount
+	for _, name := range []string{"hosts", "resolv.conf", "hostname"} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(files[name]), 0o644); err != nil {
+			return nil, fmt.Errorf("write %s: %w", name, err)
+		}
+		if err := os.Chown(path, int(r.IDs.Base), int(r.IDs.Base)); err != nil {
+			return nil, fmt.Errorf("own %s: %w", name, err)
+		}
+		mounts = append(mounts, specs.Mount{
+			Destination: "/etc/" + name, Type: "bind", Source: path, Options: []string{"bind", "rw", "nosuid", "nodev", "noexec"},
+		})
+	}
+	return mounts, nil
+}

@@ -1,0 +1,221 @@
+// Package image brings OCI images onto a node by digest: it pulls through the
+// node door or from a public registry, shows how far it is, and keeps what it
+// has for the next guest. Only the digest is trusted.
+//
+// An image's layers come from tenants: an entry that leaves its layer's root
+// refuses the image, and device nodes are stripped.
+package image
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/core/mount"
+	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/platforms"
+	"github.com/opencontainers/image-spec/identity"
+
+	"github.com/tenon-cloud/tenon/internal/nodewire"
+)
+
+// Endpoint is where the embedded registry answers.
+type Endpoint struct {
+	URL string      // of the node door, without /v2/
+	TLS *tls.Config // with the node's certificate
+}
+
+// Config says where images come from.
+type Config struct {
+	Embedded   func() (Endpoint, error) // asked at each pull, since certificates are renewed
+	StallAfter time.Duration            // a pull that brings no byte for so long fails; default 45 s
+	Logger     *slog.Logger
+}
+
+// snapshotter holds the layers; guests mount them themselves, as lower layers.
+const snapshotter = "overlayfs"
+
+// Puller is a node's images.
+type Puller struct {
+	client *client.Client
+	cfg    Config
+
+	mu      sync.Mutex
+	flights map[string]*flight // by digest
+	ready   map[string]Image
+}
+
+// Image is one that lies on the node, unpacked.
+type Image struct {
+	client.Image
+	Lower []string // unpacked layers, topmost first
+}
+
+// New makes a Puller for the daemon that c speaks to.
+func New(c *client.Client, cfg Config) *Puller {
+	if cfg.StallAfter == 0 {
+		cfg.StallAfter = 45 * time.Second
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	return &Puller{client: c, cfg: cfg, flights: map[string]*flight{}, ready: map[string]Image{}}
+}
+
+// Progress says how far a pull is; percent is -1 when that is unknown.
+type Progress func(message string, percent int)
+
+// recordName is containerd's name of an image; the reference may change, the
+// digest does not.
+func recordName(digest string) string { return "tenon/" + digest }
+
+// Ensure returns the image, pulling it if it is not here. Calls for one digest
+// join the same pull, which ends early when the last of them gives up.
+func (p *Puller) Ensure(ctx context.Context, img nodewire.Image, progress Progress) (Image, error) {
+	if got, ok := p.cached(img.Digest); ok {
+		return got, nil
+	}
+	if got, err := p.load(ctx, img.Digest); err == nil {
+		return got, nil
+	} else if !errdefs.IsNotFound(err) {
+		return Image{}, fmt.Errorf("look up image: %w", err)
+	}
+	p.mu.Lock()
+	f, ok := p.flights[img.Digest]
+	if !ok {
+		f = newFlight()
+		p.flights[img.Digest] = f
+		go func() {
+			got, err := p.pull(f, img)
+			p.mu.Lock()
+			if p.flights[img.Digest] == f {
+				delete(p.flights, img.Digest)
+			}
+			p.mu.Unlock()
+			f.finish(got, err)
+		}()
+	}
+	leave := f.join()
+	p.mu.Unlock()
+	got, err := f.wait(ctx, progress)
+	if leave() {
+		p.mu.Lock() // the next call must not join a pull that is being given up
+		if p.flights[img.Digest] == f {
+			delete(p.flights, img.Digest)
+		}
+		p.mu.Unlock()
+	}
+	return got, err
+}
+
+func (p *Puller) cached(digest string) (Image, bool) {
+	p.mu.Lock()
+	got, ok := p.ready[digest]
+	p.mu.Unlock()
+	if !ok {
+		return Image{}, false
+	}
+	for _, dir := range got.Lower {
+		if _, err := os.Stat(dir); err != nil {
+			p.mu.Lock()
+			delete(p.ready, digest)
+			p.mu.Unlock()
+			return Image{}, false
+		}
+	}
+	return got, true
+}
+
+// readyLabel marks an image whose layers are unpacked and cleaned.
+const readyLabel = "tenon/ready"
+
+// load finds an image of an earlier run.
+func (p *Puller) load(ctx context.Context, digest string) (Image, error) {
+	img, err := p.client.GetImage(ctx, recordName(digest))
+	if err != nil {
+		return Image{}, err
+	}
+	if img.Labels()[readyLabel] == "" {
+		return Image{}, fmt.Errorf("image is not unpacked: %w", errdefs.ErrNotFound)
+	}
+	lower, err := p.lower(ctx, img)
+	if err != nil {
+		return Image{}, err
+	}
+	got := Image{Image: client.NewImageWithPlatform(p.client, img.Metadata(), platforms.Default()), Lower: lower}
+	p.mu.Lock()
+	p.ready[digest] = got
+	p.mu.Unlock()
+	return got, nil
+}
+
+// lower finds the unpacked layers. A read-only view holds them against garbage
+// collection; it is made once an image.
+func (p *Puller) lower(ctx context.Context, img client.Image) ([]string, error) {
+	diffs, err := img.RootFS(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read image layers: %w", err)
+	}
+	chain := identity.ChainID(diffs).String()
+	service := p.client.SnapshotService(snapshotter)
+	key := "tenon-lower-" + img.Target().Digest.String()
+	mounts, err := service.View(ctx, key, chain, snapshots.WithLabels(map[string]string{
+		"containerd.io/gc.root": time.Now().UTC().Format(time.RFC3339),
+	}))
+	if errdefs.IsAlreadyExists(err) {
+		mounts, err = service.Mounts(ctx, key)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("view image layers: %w", err)
+	}
+	return lowerDirs(mounts)
+}
+
+func lowerDirs(mounts []mount.Mount) ([]string, error) {
+	if len(mounts) == 1 && mounts[0].Type == "bind" {
+		return []string{mounts[0].Source}, nil
+	}
+	if len(mounts) == 1 && mounts[0].Type == "overlay" {
+		for _, o := range mounts[0].Options {
+			if list, ok := strings.CutPrefix(o, "lowerdir="); ok {
+				return strings.Split(list, ":"), nil
+			}
+		}
+	}
+	return nil, errors.New("view image layers: the snapshotter is not overlayfs")
+}
+
+// Prune forgets every image that keep does not name; containerd frees the space.
+func (p *Puller) Prune(ctx context.Context, keep func(digest string) bool) error {
+	list, err := p.client.ImageService().List(ctx)
+	if err != nil {
+		return fmt.Errorf("list images: %w", err)
+	}
+	var errs []error
+	for _, img := range list {
+		digest, ours := strings.CutPrefix(img.Name, "tenon/")
+		if !ours || keep(digest) {
+			continue
+		}
+		p.mu.Lock()
+		delete(p.ready, digest)
+		p.mu.Unlock()
+		err := p.client.SnapshotService(snapshotter).Remove(ctx, "tenon-lower-"+digest)
+		if err == nil || errdefs.IsNotFound(err) {
+			err = p.client.ImageService().Delete(ctx, img.Name, images.SynchronousDelete())
+		}
+		if err != nil && !errdefs.IsNotFound(err) {
+			errs = append(errs, fmt.Errorf("forget image %s: %w", digest, err))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,145 @@
+package image
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/core/remotes"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/platforms"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/tenon-cloud/tenon/internal/nodewire"
+)
+
+// pull fetches, checks, unpacks and records one image.
+func (p *Puller) pull(f *flight, img nodewire.Image) (Image, error) {
+	source, err := p.source(img)
+	if err != nil {
+		return Image{}, refuse("the image reference can't be used: "+err.Error(), err)
+	}
+	ctx, release, err := p.client.WithLease(f.ctx) // holds the parts until the record does
+	if err != nil {
+		return Image{}, fmt.Errorf("take image lease: %w", err)
+	}
+	defer func() { _ = release(context.WithoutCancel(ctx)) }()
+
+	target, devices, err := p.fetch(ctx, f, source)
+	if err != nil {
+		return Image{}, explain(f.ctx, source, err)
+	}
+	f.setStep("unpacking")
+	record := images.Image{Name: recordName(img.Digest), Target: target, Labels: map[string]string{"tenon/ref": img.Ref}}
+	if _, err = p.client.ImageService().Create(ctx, record); errdefs.IsAlreadyExists(err) {
+		_, err = p.client.ImageService().Update(ctx, record)
+	}
+	if err != nil {
+		return Image{}, explain(f.ctx, source, fmt.Errorf("record image: %w", err))
+	}
+	unpacked := client.NewImageWithPlatform(p.client, record, platforms.Default())
+	if err := unpacked.Unpack(ctx, snapshotter); err != nil {
+		return Image{}, explain(f.ctx, source, fmt.Errorf("unpack: %w", err))
+	}
+	lower, err := p.lower(ctx, unpacked)
+	if err != nil {
+		return Image{}, err
+	}
+	if err := stripDevices(ctx, unpacked, lower, devices); err != nil {
+		return Image{}, err
+	}
+	record.Labels[readyLabel] = time.Now().UTC().Format(time.RFC3339)
+	if _, err := p.client.ImageService().Update(ctx, record, "labels"); err != nil {
+		return Image{}, fmt.Errorf("record image: %w", err)
+	}
+	return p.load(ctx, img.Digest)
+}
+
+// fetch brings every part of the image for this node's platform into the content
+// store and scans its layers; it returns the device nodes by layer digest.
+func (p *Puller) fetch(ctx context.Context, f *flight, s source) (ocispec.Descriptor, map[string][]string, error) {
+	watched, stop := context.WithCancel(ctx)
+	defer stop()
+	go f.watch(watched, p.cfg.StallAfter)
+
+	resolver := s.resolver()
+	name, target, err := resolver.Resolve(ctx, s.ref())
+	if err != nil {
+		return target, nil, err
+	}
+	fetcher, err := resolver.Fetcher(ctx, name)
+	if err != nil {
+		return target, nil, err
+	}
+	var mu sync.Mutex
+	devices := map[string][]string{}
+	store := p.client.ContentStore()
+	get := remotes.FetchHandler(store, countingFetcher{fetcher, f})
+	matcher := platforms.Default()
+	children := images.LimitManifests(images.FilterPlatforms(images.SetChildrenLabels(store, images.ChildrenHandler(store)), matcher), matcher, 1)
+	handler := images.HandlerFunc(func(ctx context.Context, d ocispec.Descriptor) ([]ocispec.Descriptor, error) {
+		if _, err := get(ctx, d); err != nil {
+			return nil, err
+		}
+		f.complete(d.Digest.String(), d.Size)
+		if images.IsLayerType(d.MediaType) {
+			found, err := scanLayer(ctx, store, d)
+			if err != nil {
+				return nil, err
+			}
+			f.complete(d.Digest.String(), d.Size) // checking a large layer is progress too
+			mu.Lock()
+			devices[d.Digest.String()] = found
+			mu.Unlock()
+			return nil, nil
+		}
+		subs, err := children(ctx, d)
+		for _, sub := range subs {
+			if images.IsLayerType(sub.MediaType) || images.IsConfigType(sub.MediaType) {
+				f.expect(sub.Digest.String(), sub.Size)
+			}
+		}
+		return subs, err
+	})
+	if err := images.Dispatch(ctx, handler, nil, target); err != nil {
+		return target, nil, err
+	}
+	return target, devices, nil
+}
+
+// countingFetcher reports each byte and refuses more than was announced.
+type countingFetcher struct {
+	remotes.Fetcher
+	flight *flight
+}
+
+func (c countingFetcher) Fetch(ctx context.Context, d ocispec.Descriptor) (io.ReadCloser, error) {
+	body, err := c.Fetcher.Fetch(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	return &countingBody{ReadCloser: body, flight: c.flight, digest: d.Digest.String(), left: d.Size}, nil
+}
+
+type countingBody struct {
+	io.ReadCloser
+	flight *flight
+	digest string
+	left   int64
+}
+
+func (b *countingBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if n > 0 {
+		b.flight.arrived(b.digest, int64(n))
+	}
+	if b.left -= int64(n); b.left < 0 {
+		return 0, fmt.Errorf("the registry sent more than the %s that it announced", strings.TrimPrefix(b.digest, "sha256:")[:12])
+	}
+	return n, err
+}
