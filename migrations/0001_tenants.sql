@@ -96,7 +96,8 @@ CREATE FUNCTION project_quota_guard() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF NEW.used > OLD.used AND NEW.used > NEW.limit_amount THEN
         RAISE EXCEPTION 'quota % exceeded: limit %, would use %', NEW.resource, NEW.limit_amount, NEW.used
-            USING ERRCODE = 'check_violation', CONSTRAINT = 'project_quota_limit';
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'project_quota_limit',
+                DETAIL = json_build_object('resource', NEW.resource, 'limit', NEW.limit_amount, 'used', OLD.used, 'asked', NEW.used - OLD.used)::text;
     END IF;
     RETURN NEW;
 END $$;

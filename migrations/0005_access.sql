@@ -90,6 +90,19 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public AS $$
     ORDER BY n.id, g.id
 $$;
 
+-- What an instance of one's own holds: of a card, what its tenant may know.
+CREATE FUNCTION instance_devices(wanted uuid) RETURNS TABLE (gpu_id uuid, gpu_uuid text, model text, mode text, profile text, slot_start int, slot_end int, simulated boolean)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public AS $$
+    SELECT g.id, g.uuid, g.model, k.mode, k.profile, lower(k.slots), upper(k.slots), g.simulated
+    FROM gpu_claim k JOIN gpu g ON g.id = k.gpu_id
+    WHERE k.instance_id = wanted AND (k.org_id = current_org() OR is_operator())
+    ORDER BY g.pci_address, k.slots
+$$;
+-- How many wait in a pool, whoever they are.
+CREATE FUNCTION queue_length(of_pool uuid) RETURNS bigint
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public AS
+    $$ SELECT count(*) FROM instance WHERE state = 'queued' AND pool_id = of_pool $$;
+
 -- Sign-in and token look-up happen before there is an organisation to scope to.
 CREATE FUNCTION auth_user_by_email(wanted text) RETURNS TABLE (id uuid, email text, name text, password_hash text, operator boolean, disabled boolean)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public AS
@@ -104,6 +117,9 @@ CREATE FUNCTION auth_token(wanted bytea) RETURNS TABLE (token_id uuid, org_id uu
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public AS
     $$ SELECT t.id, t.org_id, t.user_id, u.email, u.operator, u.disabled, m.role, t.expires_at, t.revoked_at, t.last_used_at
        FROM api_token t JOIN app_user u ON u.id = t.user_id JOIN membership m ON m.org_id = t.org_id AND m.user_id = t.user_id WHERE t.hash = wanted $$;
+CREATE FUNCTION auth_token_by_id(wanted uuid) RETURNS TABLE (token_id uuid, org_id uuid, user_id uuid, email text, operator boolean, disabled boolean, role text, expires_at timestamptz, revoked_at timestamptz, last_used_at timestamptz)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public AS
+    $$ SELECT f.* FROM api_token t, auth_token(t.hash) f WHERE t.id = wanted $$;
 CREATE FUNCTION auth_token_used(used uuid) RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = public AS
     $$ UPDATE api_token SET last_used_at = now() WHERE id = used AND (last_used_at IS NULL OR last_used_at < now() - interval '1 minute') $$;
 CREATE FUNCTION auth_user_create(new_id uuid, new_email text, new_name text, new_hash text) RETURNS uuid LANGUAGE sql SECURITY DEFINER SET search_path = public AS
@@ -112,8 +128,8 @@ CREATE FUNCTION auth_session_open(new_id uuid, of_user uuid, hash bytea, until t
     $$ INSERT INTO session (id, user_id, refresh_hash, expires_at, user_agent, address) VALUES (new_id, of_user, hash, until, left(agent, 400), from_address) $$;
 CREATE FUNCTION auth_session_by_refresh(wanted bytea) RETURNS SETOF session LANGUAGE sql SECURITY DEFINER SET search_path = public AS
     $$ SELECT * FROM session WHERE refresh_hash = wanted OR previous_hash = wanted FOR UPDATE $$;
-CREATE FUNCTION auth_session_rotate(of_session uuid, new_hash bytea) RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = public AS
-    $$ UPDATE session SET previous_hash = refresh_hash, refresh_hash = new_hash, rotated_at = now() WHERE id = of_session $$;
+CREATE FUNCTION auth_session_rotate(of_session uuid, new_hash bytea, until timestamptz) RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = public AS
+    $$ UPDATE session SET previous_hash = refresh_hash, refresh_hash = new_hash, rotated_at = now(), expires_at = until WHERE id = of_session $$;
 CREATE FUNCTION auth_session_revoke(of_session uuid) RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = public AS
     $$ UPDATE session SET revoked_at = now() WHERE id = of_session AND revoked_at IS NULL $$;
 CREATE FUNCTION auth_session_live(of_session uuid) RETURNS boolean LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public AS
@@ -122,7 +138,7 @@ CREATE FUNCTION auth_session_live(of_session uuid) RETURNS boolean LANGUAGE sql 
 DO $$
 DECLARE f regprocedure;
 BEGIN
-    FOR f IN SELECT p.oid::regprocedure FROM pg_proc p WHERE p.pronamespace = 'public'::regnamespace AND (p.proname LIKE 'auth\_%' OR p.proname = 'fleet_free') LOOP
+    FOR f IN SELECT p.oid::regprocedure FROM pg_proc p WHERE p.pronamespace = 'public'::regnamespace AND (p.proname LIKE 'auth\_%' OR p.proname IN ('fleet_free', 'instance_devices', 'queue_length')) LOOP
         EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', f);
         EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO tenon_api, tenon_system', f);
     END LOOP;

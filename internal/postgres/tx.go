@@ -55,11 +55,8 @@ func (db *DB) in(ctx context.Context, pool *pgxpool.Pool, begin string, f func(t
 		if !lostRace(err) || try == maxTries {
 			return err
 		}
-		wait := time.Duration(rand.Int64N(int64(2*time.Millisecond) << min(try, 5)))
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("retry transaction: %w", context.Cause(ctx))
-		case <-time.After(wait):
+		if err := backOff(ctx, try); err != nil {
+			return err
 		}
 	}
 }
@@ -110,3 +107,42 @@ func Constraint(err error) string {
 
 // Missing reports that a query for one row found none.
 func Missing(err error) bool { return errors.Is(err, pgx.ErrNoRows) }
+
+// PipeAPI sends a whole transaction of tenon_api as one message and commits
+// with it: one round trip. What must hold, the database refuses by itself, since
+// nothing here can look at one answer before it asks the next question.
+func (db *DB) PipeAPI(ctx context.Context, s Scope, wakes []string, fill func(b *pgx.Batch)) error {
+	operator := ""
+	if s.Operator {
+		operator = "on"
+	}
+	org := ""
+	if !s.Org.IsZero() {
+		org = s.Org.UUID().String()
+	}
+	for try := 1; ; try++ {
+		b := &pgx.Batch{}
+		b.Queue(`SELECT set_config('tenon.org', $1, true), set_config('tenon.operator', $2, true)`, org, operator)
+		fill(b)
+		err := db.api.SendBatch(ctx, b).Close()
+		if err == nil {
+			db.wakes.mark(wakes...)
+			return nil
+		}
+		if !lostRace(err) || try == maxTries {
+			return err
+		}
+		if err := backOff(ctx, try); err != nil {
+			return err
+		}
+	}
+}
+
+func backOff(ctx context.Context, try int) error {
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("retry transaction: %w", context.Cause(ctx))
+	case <-time.After(time.Duration(rand.Int64N(int64(2*time.Millisecond) << min(try, 5)))):
+		return nil
+	}
+}

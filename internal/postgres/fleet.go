@@ -1,0 +1,103 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/tenon-cloud/tenon/internal/cloud"
+)
+
+// FleetGPU is a card of the fleet with what of it is held, without by whom.
+type FleetGPU struct {
+	ID         cloud.GPUID
+	PCIAddress string
+	Model      string
+	Geometry   string
+	Mode       cloud.GPUMode
+	State      cloud.GPUState
+	NUMANode   int
+	NVLink     []string
+	Taken      []cloud.Slots
+	Media      bool // its media engines are held
+}
+
+// FleetNode is a node with what is free on it.
+type FleetNode struct {
+	ID            cloud.NodeID
+	Name          string
+	PoolID        cloud.PoolID
+	PoolName      string
+	PoolSimulated bool
+	State         cloud.NodeState
+	Drained       bool
+	Simulated     bool
+	VCPU          int // sold in all
+	MemoryMiB     int64
+	FreeVCPU      int
+	FreeMemoryMiB int64
+	GPUs          []FleetGPU
+}
+
+// FleetFree reads what is free everywhere. Anyone may ask: it tells amounts, not
+// tenants.
+func FleetFree(ctx context.Context, q Querier) ([]FleetNode, error) {
+	rows, _ := q.Query(ctx, `
+		SELECT node_id, node_name, pool_id, pool_name, pool_simulated, node_state, drained, node_simulated,
+			vcpu_total, memory_total_mib, free_vcpu, free_memory_mib,
+			gpu_id, COALESCE(pci_address, ''), COALESCE(model, ''), COALESCE(geometry, ''), COALESCE(mode, ''), COALESCE(gpu_state, ''),
+			COALESCE(numa_node, -1), COALESCE(nvlink, '{}'), taken, cardinality(media) > 0
+		FROM fleet_free()`)
+	var out []FleetNode
+	var n FleetNode
+	var g FleetGPU
+	var taken pgtype.Multirange[pgtype.Range[pgtype.Int4]]
+	_, err := pgx.ForEachRow(rows, []any{&n.ID, &n.Name, &n.PoolID, &n.PoolName, &n.PoolSimulated, &n.State, &n.Drained, &n.Simulated,
+		&n.VCPU, &n.MemoryMiB, &n.FreeVCPU, &n.FreeMemoryMiB,
+		&g.ID, &g.PCIAddress, &g.Model, &g.Geometry, &g.Mode, &g.State, &g.NUMANode, &g.NVLink, &taken, &g.Media}, func() error {
+		if len(out) == 0 || out[len(out)-1].ID != n.ID {
+			out = append(out, n)
+		}
+		if g.ID.IsZero() {
+			return nil
+		}
+		card := g
+		card.Taken = nil
+		for _, r := range taken {
+			card.Taken = append(card.Taken, cloud.Slots{Start: int(r.Lower.Int32), End: int(r.Upper.Int32)})
+		}
+		last := &out[len(out)-1]
+		last.GPUs = append(last.GPUs, card)
+		return nil
+	})
+	return out, wrap("read the fleet", err)
+}
+
+// CapacityRow counts cards of a model.
+type CapacityRow struct {
+	Model      string
+	Simulated  bool
+	Total      int
+	Healthy    int
+	Used       int
+	Free       int
+	SlotsTotal int
+	SlotsUsed  int
+}
+
+// Capacity counts every card once (case C25): healthy is what is in service,
+// used what anybody holds, free what is healthy and held by nobody.
+func Capacity(ctx context.Context, q Querier) ([]CapacityRow, error) {
+	rows, _ := q.Query(ctx, `
+		SELECT g.model, g.simulated, count(*) AS total,
+			count(*) FILTER (WHERE g.state IN ('ready', 'cleaning')) AS healthy,
+			count(*) FILTER (WHERE k.slots IS NOT NULL) AS used,
+			count(*) FILTER (WHERE g.state = 'ready' AND k.slots IS NULL) AS free,
+			COALESCE(sum(CASE WHEN g.geometry = 'mig4' THEN 4 ELSE 8 END) FILTER (WHERE g.mode = 'mig'), 0)::int AS slots_total,
+			COALESCE(sum(k.slots) FILTER (WHERE g.mode = 'mig'), 0)::int AS slots_used
+		FROM gpu g
+		LEFT JOIN LATERAL (SELECT sum(upper(c.slots) - lower(c.slots)) AS slots FROM gpu_claim c WHERE c.gpu_id = g.id) k ON true
+		GROUP BY g.model, g.simulated ORDER BY g.model, g.simulated`)
+	return all[CapacityRow](rows, "count capacity")
+}

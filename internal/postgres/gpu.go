@@ -1,0 +1,121 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tenon-cloud/tenon/internal/cloud"
+)
+
+const gpuSelect = `
+	SELECT g.id, g.node_id, n.name AS node_name, g.uuid, g.pci_address, g.index, g.model, g.geometry, g.mode, g.state,
+		g.reason, g.memory_mib, g.numa_node, g.nvlink, g.simulated
+	FROM gpu g JOIN node n ON n.id = g.node_id`
+
+// GPUFilter narrows a list; zero fields do not.
+type GPUFilter struct {
+	Node  cloud.NodeID
+	Model string
+	State cloud.GPUState
+}
+
+// GPUList lists by id, after one, with claims.
+func GPUList(ctx context.Context, q Querier, f GPUFilter, after cloud.GPUID, limit int) ([]cloud.GPU, error) {
+	rows, _ := q.Query(ctx, gpuSelect+`
+		WHERE g.id > $1 AND ($2::uuid IS NULL OR g.node_id = $2) AND ($3 = '' OR g.model = $3) AND ($4 = '' OR g.state = $4)
+		ORDER BY g.id LIMIT $5`, after.UUID(), f.Node, f.Model, string(f.State), limit)
+	out, err := pgx.CollectRows(rows, pgx.RowToStructByNameLax[cloud.GPU])
+	if err != nil {
+		return nil, wrap("list GPUs", err)
+	}
+	return out, claimsFill(ctx, q, out)
+}
+
+// GPUGet finds a card by its id or by the driver's UUID, with claims.
+func GPUGet(ctx context.Context, q Querier, ref Ref) (cloud.GPU, error) {
+	rows, _ := q.Query(ctx, gpuSelect+` WHERE g.id = $1 OR g.uuid = $2`, ref.ID, ref.Name)
+	out, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByNameLax[cloud.GPU])
+	if err != nil {
+		return out, wrap("get GPU", err)
+	}
+	list := []cloud.GPU{out}
+	err = claimsFill(ctx, q, list)
+	return list[0], err
+}
+
+func claimsFill(ctx context.Context, q Querier, list []cloud.GPU) error {
+	at := make(map[cloud.GPUID]int, len(list))
+	ids := make([]uuid.UUID, len(list))
+	for i, g := range list {
+		at[g.ID], ids[i] = i, g.ID.UUID()
+	}
+	rows, _ := q.Query(ctx, `
+		SELECT k.id, k.gpu_id, k.org_id, k.project_id, k.instance_id, i.name, o.name, k.epoch, k.mode, k.profile,
+			lower(k.slots), upper(k.slots), k.created_at
+		FROM gpu_claim k JOIN instance i ON i.id = k.instance_id JOIN organisation o ON o.id = k.org_id
+		WHERE k.gpu_id = ANY($1) ORDER BY k.gpu_id, lower(k.slots)`, ids)
+	claims, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c cloud.Claim, err error) {
+		err = row.Scan(&c.ID, &c.GPUID, &c.OrgID, &c.ProjectID, &c.InstanceID, &c.InstanceName, &c.OrgName, &c.Epoch, &c.Mode, &c.Profile,
+			&c.Slots.Start, &c.Slots.End, &c.CreatedAt)
+		return c, err
+	})
+	if err != nil {
+		return wrap("list claims", err)
+	}
+	for _, c := range claims {
+		g := &list[at[c.GPUID]]
+		g.Claims = append(g.Claims, c)
+	}
+	return nil
+}
+
+// GPUsReported writes the cards that a node sees, as tenon_node. A card is the
+// one at its PCI address; one that is no longer seen is missing, with its claims
+// held. With probed false the list is not to be trusted: no card comes or goes,
+// and all are unknown (case C5).
+func GPUsReported(ctx context.Context, q Querier, node cloud.NodeID, list []cloud.GPU, probed bool) (changed bool, err error) {
+	if !probed {
+		tag, err := q.Exec(ctx, `
+			UPDATE gpu SET state = 'unknown', reason = 'the probe of the node''s cards failed', updated_at = now()
+			WHERE node_id = $1 AND state <> 'unknown'`, node)
+		return tag.RowsAffected() > 0, wrap("keep cards", err)
+	}
+	seen := make([]string, len(list))
+	b := &pgx.Batch{}
+	for i, g := range list {
+		seen[i] = g.PCIAddress
+		b.Queue(`
+			INSERT INTO gpu AS g (id, node_id, uuid, pci_address, index, model, geometry, mode, state, reason, memory_mib, numa_node, nvlink, simulated)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+			ON CONFLICT (node_id, pci_address) DO UPDATE SET
+				uuid = excluded.uuid, index = excluded.index, model = excluded.model, geometry = excluded.geometry, mode = excluded.mode,
+				state = excluded.state, reason = excluded.reason, memory_mib = excluded.memory_mib, numa_node = excluded.numa_node,
+				nvlink = excluded.nvlink, simulated = excluded.simulated, updated_at = now()
+			WHERE (g.uuid, g.index, g.model, g.geometry, g.mode, g.state, g.reason, g.memory_mib, g.numa_node, g.nvlink, g.simulated)
+				IS DISTINCT FROM (excluded.uuid, excluded.index, excluded.model, excluded.geometry, excluded.mode, excluded.state,
+					excluded.reason, excluded.memory_mib, excluded.numa_node, excluded.nvlink, excluded.simulated)`,
+			uuid.Must(uuid.NewV7()), node, g.UUID, g.PCIAddress, g.Index, g.Model, g.Geometry, g.Mode, g.State, g.Reason, g.MemoryMiB, g.NUMANode,
+			orEmpty(g.NVLink), g.Simulated).Exec(noting(&changed))
+	}
+	b.Queue(`
+		UPDATE gpu SET state = 'missing', reason = 'the node no longer sees this card', updated_at = now()
+		WHERE node_id = $1 AND state <> 'missing' AND NOT pci_address = ANY($2)`, node, seen).Exec(noting(&changed))
+	return changed, wrap("keep cards", q.SendBatch(ctx, b).Close())
+}
+
+func noting(changed *bool) func(pgconn.CommandTag) error {
+	return func(tag pgconn.CommandTag) error {
+		*changed = *changed || tag.RowsAffected() > 0
+		return nil
+	}
+}
+
+func orEmpty(s []string) []string {
+	if s == nil {
+		return []string{}
+	}
+	return s
+}

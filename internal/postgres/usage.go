@@ -1,0 +1,42 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tenon-cloud/tenon/internal/cloud"
+)
+
+// UsageSegment is a segment with its instance's name and its corrections, for
+// reports.
+type UsageSegment struct {
+	ID           cloud.SegmentID
+	InstanceID   cloud.InstanceID
+	InstanceName string
+	Kind         cloud.InstanceKind
+	State        cloud.InstanceState
+	Shape        cloud.Shape
+	StartedAt    time.Time
+	EndedAt      *time.Time
+	Corrected    float64 // signed seconds
+}
+
+// UsageSegments lists a project's segments that touch [from, to).
+func UsageSegments(ctx context.Context, q Querier, project cloud.ProjectID, from, to time.Time) ([]UsageSegment, error) {
+	rows, _ := q.Query(ctx, `
+		SELECT s.id, s.instance_id, i.name, s.kind, s.state, s.gpu_count, s.gpu_model, s.gpu_mode, s.gpu_profile, s.vcpu, s.memory_mib,
+			s.started_at, s.ended_at,
+			COALESCE((SELECT sum(c.seconds) FROM usage_correction c WHERE c.segment_id = s.id), 0)::float8
+		FROM segment s JOIN instance i ON i.id = s.instance_id
+		WHERE s.project_id = $1 AND s.started_at < $3 AND (s.ended_at IS NULL OR s.ended_at > $2)
+		ORDER BY s.started_at, s.id`, project, from, to)
+	out, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (u UsageSegment, err error) {
+		s := &u.Shape
+		err = row.Scan(&u.ID, &u.InstanceID, &u.InstanceName, &u.Kind, &u.State, &s.GPUCount, &s.GPUModel, &s.GPUMode, &s.GPUProfile, &s.VCPU, &s.MemoryMiB,
+			&u.StartedAt, &u.EndedAt, &u.Corrected)
+		return u, err
+	})
+	return out, wrap("list segments", err)
+}
