@@ -76,7 +76,9 @@ CREATE INDEX instance_node ON instance (node_id) WHERE node_id IS NOT NULL;
 CREATE INDEX instance_queue ON instance (queued_at, id) WHERE state = 'queued';
 CREATE INDEX instance_deadline ON instance (deadline_at) WHERE deadline_at IS NOT NULL;
 CREATE INDEX instance_unmetered ON instance (id) WHERE metered_seq < event_seq;
-CREATE INDEX instance_unsettled ON instance (id) WHERE state IN ('queued', 'starting', 'running', 'stopping', 'deleting') AND desired_state <> 'running';
+CREATE INDEX instance_unsettled ON instance (id)
+    WHERE desired_state = 'stopped' AND state IN ('queued', 'starting', 'running')
+        OR desired_state = 'deleted' AND state IN ('queued', 'starting', 'running', 'stopping', 'stopped', 'failed');
 
 -- The legal moves; package cloud holds the same table and a test compares them.
 CREATE TABLE instance_move (

@@ -1,0 +1,11 @@
+package cloud
+
+import "time"
+
+// How long an instance may be in a state on the way to another. What is queued
+// waits without end; nothing is freed by a deadline, only by the node's word.
+const (
+	StartWithin  = 10 * time.Minute // moved on while the start makes progress
+	StopWithin   = 2 * time.Minute
+	DeleteWithin = 5 * time.Minute
+)

@@ -1,0 +1,109 @@
+// Package lifecycle is the loops that carry instances and nodes from what is to
+// what is wanted. They look at rows and take one idempotent step; killed at any
+// point, the next one goes on.
+//
+//	observe   what nodes said        → starting ─► running ─► stopped, failed, deleted; a placement that is over
+//	                                   gives back its slots, its node and its quota in one transaction
+//	intend    what tenants want      → queued ─► stopped, deleted; placed ─► stopping, deleting
+//	overdue   states past a deadline → a start that is stuck is stopped; the rest is an alarm
+//	live      nodes' signs of life   → ready ⇄ late ─► lost
+//	clean     expired rows           → gone
+//
+// Nothing but the node's own word, for the epoch that is placed, frees a claim.
+//
+// Imports: cloud, gpu, loop, nodewire, postgres, and the Prometheus client.
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tenon-cloud/tenon/internal/cloud"
+	"github.com/tenon-cloud/tenon/internal/loop"
+	"github.com/tenon-cloud/tenon/internal/postgres"
+)
+
+const (
+	stepEvery     = 500 * time.Millisecond
+	liveEvery     = 500 * time.Millisecond
+	cleanEvery    = 5 * time.Minute
+	batchSize     = 300 // rows a transaction
+	progressEvery = 500 * time.Millisecond
+)
+
+// Leader says whether this process runs the loops, and runs their transactions.
+// *postgres.Leadership is one.
+type Leader interface {
+	loop.Leader
+	In(ctx context.Context, fn func(tx *postgres.Tx) error) error
+	Since() time.Time // when the present term began
+}
+
+// Config is what the loops need.
+type Config struct {
+	DB       *postgres.DB
+	Leader   Leader
+	Log      *slog.Logger          // nil: slog.Default
+	Register prometheus.Registerer // nil: not counted
+	Observer loop.Observer         // nil: none
+}
+
+// Lifecycle is the loops.
+type Lifecycle struct {
+	cfg     Config
+	log     *slog.Logger
+	metrics *metrics
+	// When an instance's progress was last written; touched by Step alone.
+	progressed map[cloud.InstanceID]time.Time
+}
+
+// New makes the loops; Run starts them.
+func New(cfg Config) *Lifecycle {
+	l := &Lifecycle{cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Register), progressed: map[cloud.InstanceID]time.Time{}}
+	if l.log == nil {
+		l.log = slog.Default()
+	}
+	return l
+}
+
+// Run runs the loops until ctx ends.
+func (l *Lifecycle) Run(ctx context.Context) error {
+	wake, end := l.cfg.DB.Wakes(postgres.TopicLifecycle)
+	defer end()
+	runner := func(name string, every time.Duration, wake <-chan struct{}, tick func(context.Context) error) *loop.Runner {
+		return &loop.Runner{Name: name, Interval: every, Wake: wake, Tick: tick, Leader: l.cfg.Leader, Log: l.log, Observer: l.cfg.Observer}
+	}
+	var all sync.WaitGroup
+	for _, r := range []*loop.Runner{
+		runner("lifecycle", stepEvery, wake, l.Step),
+		runner("liveness", liveEvery, nil, l.Liveness),
+		runner("cleanup", cleanEvery, nil, l.Clean),
+	} {
+		all.Go(func() { _ = r.Run(ctx) })
+	}
+	all.Wait()
+	return ctx.Err()
+}
+
+// Step moves every instance that has news, an intent or a deadline behind it.
+func (l *Lifecycle) Step(ctx context.Context) error {
+	for _, part := range []func(context.Context) error{l.observe, l.intend, l.overdue} {
+		if err := part(ctx); err != nil {
+			return ended(err)
+		}
+	}
+	return nil
+}
+
+// ended hides the end of a term: another goes on.
+func ended(err error) error {
+	if errors.Is(err, postgres.ErrNotLeader) {
+		return nil
+	}
+	return err
+}

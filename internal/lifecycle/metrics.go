@@ -1,0 +1,28 @@
+package lifecycle
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// metrics is what the loops count; with no registerer they count for nobody.
+type metrics struct {
+	moves *prometheus.CounterVec
+	batch prometheus.Histogram
+}
+
+func newMetrics(r prometheus.Registerer) *metrics {
+	m := &metrics{
+		moves: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tenon_instance_moves_total", Help: "Instances that entered a state."}, []string{"state"}),
+		batch: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tenon_lifecycle_batch_seconds", Help: "Time to handle one batch of observations.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 14)}),
+	}
+	if r != nil {
+		r.MustRegister(m.moves, m.batch)
+	}
+	return m
+}
+
+func (m *metrics) moved(changes []change) {
+	for _, c := range changes {
+		if c.was.State != c.inst.State {
+			m.moves.WithLabelValues(string(c.inst.State)).Inc()
+		}
+	}
+}

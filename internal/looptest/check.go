@@ -1,0 +1,52 @@
+package looptest
+
+import (
+	"testing"
+)
+
+// Check asserts what must hold at every moment between transactions.
+func (w *World) Check(t testing.TB) {
+	t.Helper()
+	for what, sql := range map[string]string{
+		"claims of an instance that is on no node": `
+			SELECT count(*) FROM gpu_claim c JOIN instance i ON i.id = c.instance_id WHERE i.node_id IS NULL`,
+		"claims of another epoch": `
+			SELECT count(*) FROM gpu_claim c JOIN instance i ON i.id = c.instance_id WHERE i.epoch <> c.epoch`,
+		"claims on another node than their instance's": `
+			SELECT count(*) FROM gpu_claim c JOIN instance i ON i.id = c.instance_id JOIN gpu g ON g.id = c.gpu_id WHERE g.node_id <> i.node_id`,
+		"placed instances without exactly their devices": `
+			SELECT count(*) FROM instance i WHERE i.node_id IS NOT NULL
+			AND (SELECT count(*) FROM gpu_claim c WHERE c.instance_id = i.id) <> i.gpu_count`,
+		"overlapping claims": `
+			SELECT count(*) FROM gpu_claim a JOIN gpu_claim b ON a.gpu_id = b.gpu_id AND a.id < b.id AND a.slots && b.slots`,
+		"nodes that are oversold": `
+			SELECT count(*) FROM node n WHERE floor(n.vcpu * n.cpu_overcommit) < (SELECT COALESCE(sum(vcpu), 0) FROM instance WHERE node_id = n.id)
+			OR n.memory_mib < (SELECT COALESCE(sum(memory_mib), 0) FROM instance WHERE node_id = n.id)`,
+		"instances that hold quota in the wrong state": `
+			SELECT count(*) FROM instance WHERE holds_quota <> (state IN ('queued', 'starting', 'running', 'stopping', 'deleting'))`,
+		"limits whose use is not the sum of what holds them": `
+			SELECT count(*) FROM project_quota q JOIN LATERAL (
+				SELECT CASE q.resource
+					WHEN 'instances' THEN count(*) FILTER (WHERE state <> 'deleted')
+					WHEN 'vcpu' THEN COALESCE(sum(vcpu) FILTER (WHERE holds_quota), 0)
+					WHEN 'memory_mib' THEN COALESCE(sum(memory_mib) FILTER (WHERE holds_quota), 0)
+					ELSE COALESCE(sum(gpu_count * CASE gpu_profile WHEN '1g' THEN 125 WHEN '1g+me' THEN 125 WHEN '1g2' THEN 250
+						WHEN '2g' THEN 250 WHEN '3g' THEN 500 WHEN '4g' THEN 500 ELSE 1000 END) FILTER (WHERE holds_quota), 0)
+				END AS sum FROM instance i WHERE i.project_id = q.project_id
+			) s ON true WHERE s.sum <> q.used`,
+		"event numbers with holes": `
+			SELECT count(*) FROM instance i WHERE i.event_seq <> (SELECT count(*) FROM event e WHERE e.resource_id = i.id)
+			OR i.event_seq <> (SELECT COALESCE(max(seq), 0) FROM event e WHERE e.resource_id = i.id)`,
+		"events out of order in time": `
+			SELECT count(*) FROM event a JOIN event b ON b.resource_id = a.resource_id AND b.seq = a.seq + 1 WHERE b.at < a.at`,
+		"observations of what is placed nowhere": `
+			SELECT count(*) FROM observation o JOIN instance i ON i.id = o.instance_id WHERE i.node_id IS DISTINCT FROM o.node_id AND o.handled_seq < o.seq`,
+		"segments that overlap": `
+			SELECT count(*) FROM segment a JOIN segment b ON a.instance_id = b.instance_id AND a.id < b.id
+			AND tstzrange(a.started_at, a.ended_at) && tstzrange(b.started_at, b.ended_at)`,
+	} {
+		if n := One[int](t, w, sql); n != 0 {
+			t.Errorf("%d %s", n, what)
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package looptest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tenon-cloud/tenon/internal/cloud"
+	"github.com/tenon-cloud/tenon/internal/nodewire"
+	"github.com/tenon-cloud/tenon/internal/postgres"
+)
+
+// Node is a node of a world.
+type Node struct {
+	w     *World
+	ID    cloud.NodeID
+	Cards []cloud.GPUID
+}
+
+// Assigned is one instance that the node must make so.
+type Assigned struct {
+	ID         cloud.InstanceID
+	Epoch      int64
+	Generation int64
+	State      cloud.InstanceState
+}
+
+// Assignment reads, as the node's own role, what is placed on it.
+func (n Node) Assignment(ctx context.Context) (out []Assigned, err error) {
+	err = n.w.DB.InNode(ctx, n.ID, func(tx *postgres.Tx) error {
+		rows, err := tx.Query(ctx, `SELECT id, epoch, generation, state FROM instance ORDER BY id`)
+		if err != nil {
+			return err
+		}
+		out, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Assigned])
+		return err
+	})
+	return out, err
+}
+
+// Say reports, as the node's own role.
+func (n Node) Say(ctx context.Context, list ...postgres.Observation) error {
+	return n.w.DB.InNode(ctx, n.ID, func(tx *postgres.Tx) error {
+		news, err := postgres.ObservationPut(ctx, tx, n.ID, list)
+		if news > 0 {
+			tx.Wake(postgres.TopicLifecycle)
+		}
+		return err
+	})
+}
+
+// Guest is what a node really runs, kept by a Machine.
+type Guest struct {
+	Epoch   int64
+	State   string // a nodewire.Guest… word
+	Ends    bool   // it ends by itself at the next look
+	Code    int
+	started time.Time
+	ended   time.Time
+}
+
+// Machine is a node that acts: it makes its assignment so and reports.
+type Machine struct {
+	Node
+	Guests map[cloud.InstanceID]*Guest
+}
+
+// NewMachine makes the node act.
+func NewMachine(n Node) *Machine { return &Machine{Node: n, Guests: map[cloud.InstanceID]*Guest{}} }
+
+// Act takes one step: reads the assignment, moves each guest one state on, and
+// reports them all.
+func (m *Machine) Act(ctx context.Context) error {
+	assigned, err := m.Assignment(ctx)
+	if err != nil {
+		return err
+	}
+	wanted := map[cloud.InstanceID]bool{}
+	var said []postgres.Observation
+	for _, a := range assigned {
+		wanted[a.ID] = true
+		g := m.Guests[a.ID]
+		if g == nil || g.Epoch != a.Epoch {
+			if g != nil && g.State == nodewire.GuestRunning {
+				return fmt.Errorf("instance %s is placed anew (epoch %d) while epoch %d runs", a.ID, a.Epoch, g.Epoch)
+			}
+			g = &Guest{Epoch: a.Epoch, State: nodewire.GuestPending}
+			m.Guests[a.ID] = g
+		}
+		g.step(a.State)
+		o := postgres.Observation{InstanceID: a.ID, Epoch: g.Epoch, Generation: a.Generation, State: g.State}
+		if !g.started.IsZero() {
+			end := g.ended
+			if end.IsZero() {
+				end = time.Now()
+			}
+			o.RanFor = end.Sub(g.started)
+		}
+		if !g.ended.IsZero() {
+			o.StateFor = time.Since(g.ended)
+			if g.Ends {
+				o.ExitCode, o.Reason, o.LastLines = &g.Code, nodewire.ReasonExited, "the last line"
+			}
+		}
+		said = append(said, o)
+	}
+	for id := range m.Guests {
+		if !wanted[id] {
+			delete(m.Guests, id) // released: every trace goes
+		}
+	}
+	return m.Say(ctx, said...)
+}
+
+// step moves a guest towards what its instance's state asks of the node.
+func (g *Guest) step(state cloud.InstanceState) {
+	switch state {
+	case cloud.StateStarting, cloud.StateRunning:
+		switch g.State {
+		case nodewire.GuestPending:
+			g.State = nodewire.GuestStarting
+		case nodewire.GuestStarting:
+			g.State, g.started = nodewire.GuestRunning, time.Now()
+		case nodewire.GuestRunning:
+			if g.Ends {
+				g.State, g.ended = nodewire.GuestStopped, time.Now()
+			}
+		}
+	case cloud.StateStopping, cloud.StateDeleting:
+		if g.ended.IsZero() {
+			g.ended = time.Now()
+		}
+		g.State = nodewire.GuestStopped
+		if state == cloud.StateDeleting {
+			g.State = nodewire.GuestGone
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tenon-cloud/tenon/internal/cloud"
+)
+
+// Waiting is an instance in the queue.
+type Waiting struct {
+	ID         cloud.InstanceID
+	ProjectID  cloud.ProjectID
+	Kind       cloud.InstanceKind
+	Shape      cloud.Shape
+	Pool       string
+	Generation int64
+	QueuedAt   time.Time
+	Reason     string
+	Message    string
+}
+
+// QueueSnapshot is what the scheduler decides on.
+type QueueSnapshot struct {
+	Waiting []Waiting    // oldest first
+	Nodes   []cloud.Node // with their GPUs, these with their claims
+}
+
+// QueueRead reads the queue and the fleet in one round trip. The statements see
+// slightly different moments; the commit checks everything under locks.
+func QueueRead(ctx context.Context, q Querier, limit int) (QueueSnapshot, error) {
+	var out QueueSnapshot
+	var batch pgx.Batch
+	batch.Queue(`
+		SELECT i.id, i.project_id, i.kind, i.gpu_count, i.gpu_model, i.gpu_mode, i.gpu_profile, i.vcpu, i.memory_mib, i.disk_mib,
+			p.name, i.generation, i.queued_at, i.reason, i.message
+		FROM instance i JOIN pool p ON p.id = i.pool_id
+		WHERE i.state = 'queued' AND i.desired_state = 'running'
+		ORDER BY i.queued_at, i.id LIMIT $1`, limit).Query(func(rows pgx.Rows) (err error) {
+		out.Waiting, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (w Waiting, err error) {
+			err = row.Scan(&w.ID, &w.ProjectID, &w.Kind, &w.Shape.GPUCount, &w.Shape.GPUModel, &w.Shape.GPUMode, &w.Shape.GPUProfile,
+				&w.Shape.VCPU, &w.Shape.MemoryMiB, &w.Shape.DiskMiB, &w.Pool, &w.Generation, &w.QueuedAt, &w.Reason, &w.Message)
+			return w, err
+		})
+		return err
+	})
+	batch.Queue(`
+		SELECT n.id, n.name, n.pool_id, p.name, n.state, n.drained, n.simulated OR p.simulated, n.vcpu, n.memory_mib, n.cpu_overcommit,
+			COALESCE(u.vcpu, 0), COALESCE(u.memory_mib, 0)
+		FROM node n
+		JOIN pool p ON p.id = n.pool_id
+		LEFT JOIN (
+			SELECT node_id, sum(vcpu) AS vcpu, sum(memory_mib)::bigint AS memory_mib
+			FROM instance WHERE node_id IS NOT NULL GROUP BY node_id
+		) u ON u.node_id = n.id
+		ORDER BY n.id`).Query(func(rows pgx.Rows) (err error) {
+		out.Nodes, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (n cloud.Node, err error) {
+			err = row.Scan(&n.ID, &n.Name, &n.PoolID, &n.PoolName, &n.State, &n.Drained, &n.Simulated, &n.VCPU, &n.MemoryMiB, &n.CPUOvercommit,
+				&n.UsedVCPU, &n.UsedMemoryMiB)
+			return n, err
+		})
+		return err
+	})
+	var cards []cloud.GPU
+	batch.Queue(`
+		SELECT id, node_id, pci_address, model, geometry, mode, state, numa_node, nvlink
+		FROM gpu ORDER BY id`).Query(func(rows pgx.Rows) (err error) {
+		cards, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (g cloud.GPU, err error) {
+			err = row.Scan(&g.ID, &g.NodeID, &g.PCIAddress, &g.Model, &g.Geometry, &g.Mode, &g.State, &g.NUMANode, &g.NVLink)
+			return g, err
+		})
+		return err
+	})
+	claims := map[cloud.GPUID][]cloud.Claim{}
+	batch.Queue(`SELECT gpu_id, profile, lower(slots), upper(slots) FROM gpu_claim`).Query(func(rows pgx.Rows) error {
+		var c cloud.Claim
+		_, err := pgx.ForEachRow(rows, []any{&c.GPUID, &c.Profile, &c.Slots.Start, &c.Slots.End}, func() error {
+			claims[c.GPUID] = append(claims[c.GPUID], c)
+			return nil
+		})
+		return err
+	})
+	if err := q.SendBatch(ctx, &batch).Close(); err != nil {
+		return out, fmt.Errorf("read the queue and the fleet: %w", err)
+	}
+	at := make(map[cloud.NodeID]int, len(out.Nodes))
+	for i, n := range out.Nodes {
+		at[n.ID] = i
+	}
+	for _, g := range cards {
+		g.Claims = claims[g.ID]
+		if i, ok := at[g.NodeID]; ok { // a node may have come between the statements
+			out.Nodes[i].GPUs = append(out.Nodes[i].GPUs, g)
+		}
+	}
+	return out, nil
+}
+
+// Refused is why an instance waits.
+type Refused struct {
+	ID         cloud.InstanceID
+	Generation int64
+	Reason     string
+	Message    string
+	Reasons    string // JSON: [{reason, count}]
+}
+
+// QueueRefuse writes why instances wait, where that is not what is written
+// already. It gives those that had no reason before, locked, for their event.
+func QueueRefuse(ctx context.Context, q Querier, list []Refused) (first []Standing, projects []cloud.ProjectID, err error) {
+	if len(list) == 0 {
+		return nil, nil, nil
+	}
+	type row struct {
+		ID         string `json:"id"`
+		Generation int64  `json:"generation"`
+		Reason     string `json:"reason"`
+		Message    string `json:"message"`
+		Reasons    string `json:"reasons"`
+	}
+	in := make([]row, len(list))
+	for i, r := range list {
+		in[i] = row{r.ID.UUID().String(), r.Generation, r.Reason, r.Message, r.Reasons}
+	}
+	rows, err := q.Query(ctx, `
+		WITH said AS (
+			SELECT * FROM json_to_recordset($1::json) AS r (id uuid, generation bigint, reason text, message text, reasons text)
+		), locked AS MATERIALIZED (
+			SELECT i.id, i.reason AS old_reason, said.reason, said.message, said.reasons
+			FROM instance i JOIN said ON said.id = i.id
+			WHERE i.state = 'queued' AND i.desired_state = 'running' AND i.generation = said.generation
+				AND (i.reason, i.message) IS DISTINCT FROM (said.reason, said.message)
+			ORDER BY i.id FOR NO KEY UPDATE OF i
+		)
+		UPDATE instance i SET reason = l.reason, message = l.message, reasons = l.reasons::jsonb
+		FROM locked l WHERE i.id = l.id
+		RETURNING i.id, i.project_id, l.old_reason = ''`, asJSON(in))
+	if err != nil {
+		return nil, nil, fmt.Errorf("write why instances wait: %w", err)
+	}
+	var fresh []cloud.InstanceID
+	seen := map[cloud.ProjectID]bool{}
+	var id cloud.InstanceID
+	var project cloud.ProjectID
+	var isFirst bool
+	_, err = pgx.ForEachRow(rows, []any{&id, &project, &isFirst}, func() error {
+		if isFirst {
+			fresh = append(fresh, id)
+		}
+		if !seen[project] {
+			seen[project] = true
+			projects = append(projects, project)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("write why instances wait: %w", err)
+	}
+	if len(fresh) > 0 {
+		first, err = StandingLock(ctx, q, fresh)
+	}
+	return first, projects, err
+}

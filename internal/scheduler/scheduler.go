@@ -1,0 +1,147 @@
+// Package scheduler is the loop that gives queued instances a place: it reads
+// the queue and the fleet, lets package placement decide, and commits what was
+// decided in batches. The decision rests on a snapshot that may be stale; the
+// commit checks everything again under locks, so any number of schedulers may
+// run and none can place twice.
+//
+//	wake "schedule" ─► snapshot ─► placement.Decide ─┬─► placed: commit, ≤ 64 a transaction ─► wake "node:…"
+//	                       ▲                         └─► refused: why, written when it changed
+//	                       └── some lost a race: once more
+//
+// Imports: cloud, loop, placement, postgres, and the Prometheus client.
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tenon-cloud/tenon/internal/cloud"
+	"github.com/tenon-cloud/tenon/internal/loop"
+	"github.com/tenon-cloud/tenon/internal/placement"
+	"github.com/tenon-cloud/tenon/internal/postgres"
+)
+
+const (
+	interval      = time.Second // what a lost wake-up costs
+	batchSize     = 64          // instances a transaction
+	queueSize     = 5000        // instances looked at in one tick
+	maxRounds     = 4           // plans in one tick, when commits lose races
+	refuseRefresh = time.Second // a reason that changes is rewritten at most this often
+)
+
+// Leader says whether this process schedules, and runs its transactions.
+// *postgres.Leadership is one.
+type Leader interface {
+	loop.Leader
+	In(ctx context.Context, fn func(tx *postgres.Tx) error) error
+}
+
+// Config is what a scheduler needs.
+type Config struct {
+	DB       *postgres.DB
+	Leader   Leader
+	Policy   placement.Policy
+	Log      *slog.Logger          // nil: slog.Default
+	Register prometheus.Registerer // nil: not counted
+	Observer loop.Observer         // nil: none
+}
+
+// Scheduler is the loop.
+type Scheduler struct {
+	cfg       Config
+	log       *slog.Logger
+	metrics   *metrics
+	refreshed time.Time // when all reasons were last written
+}
+
+// New makes the loop; Run starts it.
+func New(cfg Config) *Scheduler {
+	s := &Scheduler{cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Register)}
+	if s.log == nil {
+		s.log = slog.Default()
+	}
+	return s
+}
+
+// Run schedules until ctx ends.
+func (s *Scheduler) Run(ctx context.Context) error {
+	wake, end := s.cfg.DB.Wakes(postgres.TopicSchedule)
+	defer end()
+	r := loop.Runner{Name: "scheduler", Tick: s.Tick, Interval: interval, Wake: wake,
+		Leader: s.cfg.Leader, Log: s.log, Observer: s.cfg.Observer}
+	return r.Run(ctx)
+}
+
+// Tick places what can be placed now. It may be run at any time, any number of
+// times.
+func (s *Scheduler) Tick(ctx context.Context) error {
+	for range maxRounds {
+		lost, err := s.round(ctx)
+		if errors.Is(err, postgres.ErrNotLeader) {
+			return nil // another goes on
+		}
+		if err != nil || lost == 0 {
+			return err
+		}
+	}
+	return nil // the interval gives the rest another chance
+}
+
+// round makes one plan and commits it; lost counts the places that were taken
+// by somebody else meanwhile.
+func (s *Scheduler) round(ctx context.Context) (lost int, err error) {
+	var snap postgres.QueueSnapshot
+	err = s.cfg.DB.InSystem(ctx, func(tx *postgres.Tx) error {
+		var err error
+		snap, err = postgres.QueueRead(ctx, tx, queueSize)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	s.metrics.queue.Set(float64(len(snap.Waiting)))
+	if len(snap.Waiting) == 0 {
+		return 0, nil
+	}
+	waiting := make(map[cloud.InstanceID]postgres.Waiting, len(snap.Waiting))
+	requests := make([]placement.Request, len(snap.Waiting))
+	for i, w := range snap.Waiting {
+		waiting[w.ID] = w
+		requests[i] = placement.Request{InstanceID: w.ID, Kind: w.Kind, Shape: w.Shape, Pool: w.Pool, Order: w.QueuedAt.UnixMicro()}
+	}
+	fleet := placement.Snapshot{Nodes: make([]placement.Node, len(snap.Nodes))}
+	for i, n := range snap.Nodes {
+		fleet.Nodes[i] = placement.FromNode(n)
+	}
+	began := time.Now()
+	plan := placement.Decide(fleet, requests, s.cfg.Policy)
+	s.metrics.decide.Observe(time.Since(began).Seconds())
+
+	var placed []planned
+	var refused []postgres.Refused
+	for _, d := range plan.Decisions {
+		w := waiting[d.InstanceID]
+		if d.Refusal == nil {
+			placed = append(placed, planned{waiting: w, place: d.Members[0]})
+		} else {
+			refused = append(refused, refusedRow(w, *d.Refusal))
+		}
+	}
+	s.metrics.decisions.WithLabelValues("placed").Add(float64(len(placed)))
+	s.metrics.decisions.WithLabelValues("refused").Add(float64(len(refused)))
+	for len(placed) > 0 {
+		n := min(batchSize, len(placed))
+		won, err := s.commit(ctx, placed[:n])
+		if err != nil {
+			return lost, err
+		}
+		lost += n - won
+		placed = placed[n:]
+	}
+	s.metrics.lost.Add(float64(lost))
+	return lost, s.refuse(ctx, waiting, refused)
+}
