@@ -1,0 +1,169 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenon-cloud/tenon/api"
+)
+
+func (a *app) gpu() *cobra.Command {
+	cmd := group("gpu", "See the fleet's GPUs", "gpus")
+	cmd.AddCommand(&cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List every card, and who holds what of it (operators)", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			items, err := api.ListAll(cmd.Context(), func(o api.PageOptions) (*api.Page[api.GPU], error) {
+				return c.GPUList(cmd.Context(), api.GPUListOptions{PageOptions: o})
+			})
+			if err != nil {
+				return err
+			}
+			return printList(a, items, "No GPUs: no node has reported any yet.",
+				[]string{"NODE", "#", "MODEL", "MODE", "STATE", "SLOTS", "HELD BY"},
+				func(g api.GPU) []string {
+					model, state := first(g.ModelName, g.Model), g.State
+					if g.Simulated {
+						model += " (simulated)"
+					}
+					if g.Reason != "" {
+						state += ": " + g.Reason
+					}
+					return []string{g.Node, fmt.Sprint(g.Index), model, g.Mode, state, slotBar(g), holders(g)}
+				})
+		},
+	})
+	return cmd
+}
+
+// slotBar draws a card's slots: letters for holds, dots for what is free.
+func slotBar(g api.GPU) string {
+	bar := []byte(strings.Repeat(".", max(g.Slots, 0)))
+	for n, c := range g.Claims {
+		for s := max(c.SlotStart, 0); s < min(c.SlotEnd, len(bar)); s++ {
+			bar[s] = byte('a' + n%26)
+		}
+	}
+	return string(bar)
+}
+
+func holders(g api.GPU) string {
+	var held []string
+	for n, c := range g.Claims {
+		held = append(held, fmt.Sprintf("%c=%s %s", 'a'+n%26, first(c.Instance, c.InstanceID), first(c.ProfileName, c.Profile)))
+	}
+	return first(strings.Join(held, ", "), "-")
+}
+
+func (a *app) node() *cobra.Command {
+	cmd := group("node", "See and drain hypervisors (operators)", "nodes")
+	cmd.AddCommand(&cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List the nodes", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			items, err := api.ListAll(cmd.Context(), func(o api.PageOptions) (*api.Page[api.Node], error) { return c.NodeList(cmd.Context(), o) })
+			if err != nil {
+				return err
+			}
+			return a.printNodes(items)
+		},
+	},
+		a.nodeAction("drain", "Place nothing new on nodes; what runs goes on", (*api.Client).NodeDrain),
+		a.nodeAction("undrain", "Take a drain back", (*api.Client).NodeUndrain))
+	return cmd
+}
+
+func (a *app) printNodes(nodes []api.Node) error {
+	return printList(a, nodes, "No nodes have joined yet.",
+		[]string{"NAME", "POOL", "STATE", "GPUS", "VCPU", "MEMORY", "SEEN"},
+		func(n api.Node) []string {
+			state, seen := n.State, "never"
+			if n.Drained {
+				state += ", drained"
+			}
+			if n.Simulated {
+				state += ", simulated"
+			}
+			if n.LastSeenAt != nil {
+				seen = a.age(*n.LastSeenAt) + " ago"
+			}
+			return []string{n.Name, n.Pool, state, fmt.Sprint(len(n.GPUs)),
+				fmt.Sprintf("%d of %.0f", n.UsedVCPU, float64(n.VCPU)*n.CPUOvercommit), memory(n.UsedMemoryMiB) + " of " + memory(n.MemoryMiB), seen}
+		})
+}
+
+func (a *app) nodeAction(verb, short string, call func(*api.Client, context.Context, string) (*api.Node, error)) *cobra.Command {
+	return &cobra.Command{
+		Use: verb + " NAME...", Short: short, Args: cobra.MinimumNArgs(1), ValidArgsFunction: a.complete(a.nodeNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			var nodes []api.Node
+			for _, name := range args {
+				n, err := call(c, cmd.Context(), name)
+				if err != nil {
+					return err
+				}
+				nodes = append(nodes, *n)
+			}
+			return a.printNodes(nodes)
+		},
+	}
+}
+
+func (a *app) flavor() *cobra.Command {
+	list := &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List what can be had, at what price, and how many are free now", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			flavors, err := c.FlavorList(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return printList(a, flavors.Items, "No flavors are offered.",
+				[]string{"NAME", "GPU", "VCPU", "MEMORY", "DISK", "PRICE/HOUR", "FREE NOW", "SIMULATED"},
+				func(f api.Flavor) []string {
+					return []string{f.Name, gpuText(f.Shape, false), fmt.Sprint(f.VCPU), memory(f.MemoryMiB), memory(f.DiskMiB),
+						optionalMoney(f.PricePerHourMicros, f.Currency), fmt.Sprint(f.FreeNow), fmt.Sprint(f.FreeSimulatedNow)}
+				})
+		},
+	}
+	cmd := group("flavor", "See what can be had", "flavors")
+	cmd.AddCommand(list)
+	return cmd
+}
+
+// complete offers names from the cloud to the shell; a cloud that doesn't
+// answer offers nothing.
+func (a *app) complete(names func(context.Context, *api.Client) []string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		c, err := a.client()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
+		defer cancel()
+		var out []string
+		for _, name := range names(ctx, c) {
+			if strings.HasPrefix(name, prefix) && !slices.Contains(args, name) {
+				out = append(out, name)
+			}
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}
+}

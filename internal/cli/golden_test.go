@@ -1,0 +1,111 @@
+package cli
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-cloud/tenon/api"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// everything is a small cloud in which each list has something in it.
+func everything() map[string]any {
+	queued := webOne(api.StateQueued)
+	queued.Name, queued.Message, queued.Flavor = "train-1", "waits for a free 1g.10gb slice", "h100-1g"
+	queued.Reasons = []api.Reason{{Reason: "no_free_slots", Count: 2, Message: "no free place for 1g.10gb"}}
+	queued.Progress = nil
+	failed := webOne(api.StateFailed)
+	failed.Name, failed.Reason, failed.Message, failed.ExitCode, failed.LastLines = "job-1", "exited", "its command ended with exit code 3", ptr(3), "loading\nno such dataset\n"
+	failed.Shape = api.Shape{VCPU: 1, MemoryMiB: 512, DiskMiB: 1024}
+	failed.Simulated = false
+	failed.PricePerHourMicros = nil
+	gpu := api.GPU{ID: "gpu_1", Node: "node-1", Index: 0, ModelName: "H100 80 GB", Mode: "mig", State: "ready", Simulated: true, Slots: 8,
+		Claims: []api.Claim{{Instance: "web-1", ProfileName: "1g.10gb", SlotStart: 6, SlotEnd: 7}, {Instance: "web-2", ProfileName: "3g.40gb", SlotStart: 0, SlotEnd: 4}}}
+	broken := api.GPU{ID: "gpu_2", Node: "node-1", Index: 1, ModelName: "A100 80 GB", Mode: "whole", State: "unhealthy", Reason: "fallen off the bus", Slots: 8}
+	return map[string]any{
+		"GET /v1/projects/default/instances":              page(webOne(api.StateRunning), queued, failed),
+		"GET /v1/projects/default/instances/web-1":        webOne(api.StateRunning),
+		"GET /v1/projects/default/instances/train-1":      queued,
+		"GET /v1/projects/default/instances/job-1":        failed,
+		"GET /v1/projects/default/instances/web-1/events": page(api.Event{Seq: 1, Verb: "created", Message: "created by ada@example.org", At: ago(90 * time.Minute)}, api.Event{Seq: 2, Verb: "running", Message: "running on node-1", At: ago(80 * time.Minute)}),
+		"GET /v1/projects/default/instances/web-1/logs":   "one\ntwo\n",
+		"POST /v1/projects/default/instances:dry-run":     api.DryRunResult{PricePerHourMicros: ptr(int64(412_500)), Currency: "USD", FreeNow: 0, Ahead: 3, Pool: "default", Simulated: true, Reasons: queued.Reasons},
+		"GET /v1/gpus":  page(gpu, broken),
+		"GET /v1/nodes": page(api.Node{Name: "node-1", Pool: "default", State: "ready", Drained: true, VCPU: 16, MemoryMiB: 65536, CPUOvercommit: 4, UsedVCPU: 6, UsedMemoryMiB: 9216, LastSeenAt: ptr(ago(2 * time.Second)), GPUs: []api.GPU{gpu, broken}}),
+		"GET /v1/flavors": api.List[api.Flavor]{Items: []api.Flavor{
+			{Name: "h100-1g", Shape: h100Slice, PricePerHourMicros: ptr(int64(412_500)), Currency: "USD", FreeNow: 12, FreeSimulatedNow: 700},
+			{Name: "cpu-small", Shape: api.Shape{VCPU: 1, MemoryMiB: 512, DiskMiB: 2048}, FreeNow: 40}}},
+		"GET /v1/images":   page(api.Image{Name: "debian-12", Kind: "container", Ref: "tenon/debian-12:latest", SizeBytes: 88 << 20, Offered: true, CreatedAt: ago(50 * time.Hour)}),
+		"GET /v1/projects": page(api.Project{Name: "default", ID: "prj_1", CreatedAt: ago(50 * time.Hour)}),
+		"GET /v1/tokens":   page(api.Token{Name: "make-run", Hint: "tenon_…x9Yz", ExpiresAt: ptr(noon.Add(time.Hour)), LastUsedAt: ptr(ago(time.Minute))}, api.Token{Name: "old", Hint: "tenon_…abcd", ExpiresAt: ptr(ago(time.Hour))}),
+		"GET /v1/me":       api.Me{User: api.User{Email: "ada@example.org", Operator: true}, Organisation: api.MyOrganisation{Name: "default", Role: "owner"}, Version: "1.2.4"},
+		"GET /v1/projects/default/usage": api.Usage{GroupBy: "day", Currency: "USD", TotalMicros: 412_512, Running: 1, RatePerHourMicros: 412_500, Items: []api.UsageLine{
+			{Day: "2026-11-30", SKU: "gpu/h100-80gb/1g", Name: "H100 80 GB 1g.10gb", Quantity: 1.0, Unit: "device hours", CostMicros: 412_500},
+			{Day: "2026-11-30", SKU: "vcpu", Name: "vCPU", Quantity: 0.0012, Unit: "vCPU hours", CostMicros: 12}}},
+	}
+}
+
+func TestOutput(t *testing.T) {
+	t.Parallel()
+	cloud := newFakeCloud(t, everything())
+	for name, args := range map[string]string{
+		"instance-list":        "instance list",
+		"instance-list-yaml":   "instance list -o yaml",
+		"instance-show":        "instance show web-1",
+		"instance-show-json":   "instance show web-1 -o json",
+		"instance-show-queued": "instance show train-1",
+		"instance-show-failed": "instance get job-1",
+		"instance-events":      "instance events web-1",
+		"instance-logs":        "instance logs web-1",
+		"instance-create-dry":  "instance create a --image debian-12 --flavor h100-1g --dry-run",
+		"gpu-list":             "gpu list",
+		"node-list":            "node list",
+		"flavor-list":          "flavor list",
+		"image-list":           "image list",
+		"project-list":         "project list",
+		"token-list":           "token list",
+		"whoami":               "whoami",
+		"usage":                "usage",
+		"version":              "version",
+		"help":                 "help",
+		"help-instance":        "help instance",
+		"help-instance-create": "instance create --help",
+		"help-exit-codes":      "help exit-codes",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := tenon(t, cloud.URL, strings.Fields(args)...)
+			if r.code != 0 {
+				t.Fatalf("exit code %d: %s", r.code, r.err)
+			}
+			golden(t, name, "$ tenon "+args+"\n"+strings.ReplaceAll(r.out, cloud.URL, "http://cloud.example"))
+		})
+	}
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".golden")
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v (run the test with -update)", err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", path, diff)
+	}
+}

@@ -1,0 +1,288 @@
+package cli
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenon-cloud/tenon/api"
+)
+
+func (a *app) instance() *cobra.Command {
+	cmd := group("instance", "Create, watch and enter instances", "instances", "inst")
+	cmd.AddCommand(a.instanceCreate(), a.instanceList(), a.instanceShow(), a.instanceDelete(),
+		a.instanceAction("start", "Start stopped or failed instances again", goalRunning, (*api.Client).InstanceStart),
+		a.instanceAction("stop", "Stop instances; they give back all they hold", goalStopped, (*api.Client).InstanceStop),
+		a.instanceAction("restart", "Stop instances and start them again where they are", goalRunning, (*api.Client).InstanceRestart),
+		a.instanceEvents(), a.instanceLogs(), a.instanceShell())
+	return cmd
+}
+
+func (a *app) instanceCreate() *cobra.Command {
+	var in api.InstanceCreate
+	var env, labels []string
+	var dryRun, noQueue bool
+	var wait waiting
+	cmd := &cobra.Command{
+		Use:   "create NAME --image IMAGE --flavor FLAVOR [-- COMMAND [ARG...]]",
+		Short: "Create an instance",
+		Long: `Create an instance and queue it for a place. With --wait the command stays until
+it runs. A COMMAND after -- replaces the image's own.`,
+		Example: "  tenon instance create web-1 --image debian-12 --flavor h100-1g --wait\n" +
+			"  tenon instance create job-1 --image debian-12 --flavor h100-1g --env EPOCHS=3 -- python3 -c 'print(42)'",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if dash := cmd.ArgsLenAtDash(); len(args) > 1 && dash != 1 {
+				return usageError{fmt.Errorf("one name is expected, and a command only after --; got %q", args), cmd}
+			}
+			in.Name, in.Command = args[0], args[1:]
+			var err error
+			if in.Env, err = pairs(env, "--env"); err != nil {
+				return usageError{err, cmd}
+			}
+			if in.Labels, err = pairs(labels, "--label"); err != nil {
+				return usageError{err, cmd}
+			}
+			if noQueue {
+				now := false
+				in.Wait = &now
+			}
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			if dryRun {
+				return a.dryRun(cmd, c, in)
+			}
+			made, err := c.InstanceCreate(cmd.Context(), a.projectName(), in, api.IdempotencyKey(randomKey()))
+			if err != nil {
+				return err
+			}
+			return a.waitAndPrint(cmd.Context(), c, []*api.Instance{made}, goalRunning, wait)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&in.Image, "image", "", "image, by name or id")
+	f.StringVar(&in.Flavor, "flavor", "", "flavor, by name or id")
+	f.StringVar(&in.Pool, "pool", "", "pool to run in; simulated nodes get work only when theirs is named")
+	f.StringArrayVarP(&env, "env", "e", nil, "environment variable NAME=VALUE (repeat)")
+	f.StringArrayVarP(&labels, "label", "l", nil, "label NAME=VALUE (repeat)")
+	f.BoolVar(&dryRun, "dry-run", false, "say what it would cost and whether it would start now, and create nothing")
+	f.BoolVar(&noQueue, "no-queue", false, "refuse instead of queueing when nothing is free now")
+	wait.flags(cmd)
+	_ = cmd.MarkFlagRequired("image")
+	_ = cmd.MarkFlagRequired("flavor")
+	_ = cmd.RegisterFlagCompletionFunc("image", a.complete(a.imageNames))
+	_ = cmd.RegisterFlagCompletionFunc("flavor", a.complete(a.flavorNames))
+	return cmd
+}
+
+func (a *app) dryRun(cmd *cobra.Command, c *api.Client, in api.InstanceCreate) error {
+	r, err := c.InstanceDryRun(cmd.Context(), a.projectName(), api.DryRun(in))
+	if err != nil {
+		return err
+	}
+	return a.print(r, func(t *table) {
+		outcome := "would wait"
+		if r.StartsNow {
+			outcome = "would start now"
+		}
+		if r.Simulated {
+			outcome += ", on simulated GPUs"
+		}
+		t.row("OUTCOME", "POOL", "PRICE/HOUR", "FREE NOW", "WAITING BEFORE")
+		t.row(outcome, r.Pool, optionalMoney(r.PricePerHourMicros, r.Currency), fmt.Sprint(r.FreeNow), fmt.Sprint(r.Ahead))
+		for _, reason := range r.Reasons {
+			t.row(fmt.Sprintf("  %s (%d)", first(reason.Message, reason.Reason), reason.Count))
+		}
+	})
+}
+
+func (a *app) instanceList() *cobra.Command {
+	var o api.InstanceListOptions
+	cmd := &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List a project's instances", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			items, err := c.InstanceListAll(cmd.Context(), a.projectName(), o)
+			if err != nil {
+				return err
+			}
+			return a.printInstances(items)
+		},
+	}
+	cmd.Flags().StringVar(&o.State, "state", "", "only those in this state")
+	cmd.Flags().BoolVar(&o.All, "all", false, "deleted ones too")
+	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions([]string{
+		api.StateQueued, api.StateStarting, api.StateRunning, api.StateStopping, api.StateStopped, api.StateFailed, api.StateDeleting, api.StateDeleted,
+	}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func (a *app) printInstances(items []api.Instance) error {
+	return printList(a, items, "No instances in project "+a.projectName()+".",
+		[]string{"NAME", "STATE", "GPU", "IMAGE", "ADDRESS", "NODE", "PRICE/HOUR", "AGE"},
+		func(i api.Instance) []string {
+			return []string{i.Name, stateText(i), gpuText(i.Shape, i.Simulated), i.Image, first(i.Address, "-"), first(i.Node, "-"),
+				optionalMoney(i.PricePerHourMicros, i.Currency), a.age(i.CreatedAt)}
+		})
+}
+
+func (a *app) instanceShow() *cobra.Command {
+	return &cobra.Command{
+		Use: "show NAME", Aliases: []string{"get"}, Short: "Show one instance in full", Args: cobra.ExactArgs(1), ValidArgsFunction: a.complete(a.instanceNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			i, err := c.InstanceGet(cmd.Context(), a.projectName(), args[0])
+			if err != nil {
+				return err
+			}
+			return a.print(i, func(t *table) { a.describe(t, i) })
+		},
+	}
+}
+
+// describe is one instance, a line for each thing that a person asks about it.
+func (a *app) describe(t *table, i *api.Instance) {
+	line := func(name, value string) {
+		if value != "" {
+			t.row(name, value)
+		}
+	}
+	line("Name", i.Name)
+	line("Id", i.ID)
+	line("Project", i.Project)
+	line("State", fmt.Sprintf("%s for %s", stateText(*i), a.age(i.StateAt)))
+	line("Message", i.Message)
+	for _, r := range i.Reasons {
+		t.row("  waits for", fmt.Sprintf("%s (%d)", first(r.Message, r.Reason), r.Count))
+	}
+	if i.ExitCode != nil {
+		line("Exit code", fmt.Sprint(*i.ExitCode))
+	}
+	line("Image", i.Image+" "+shortDigest(i.ImageDigest))
+	line("Flavor", i.Flavor)
+	line("GPU", gpuText(i.Shape, i.Simulated))
+	line("CPU, memory", fmt.Sprintf("%d vCPU, %s, disk %s", i.VCPU, memory(i.MemoryMiB), memory(i.DiskMiB)))
+	for _, c := range i.GPUs {
+		t.row("  holds", fmt.Sprintf("%s %s, slots %d to %d of %s", first(c.ModelName, c.Model), first(c.ProfileName, c.Profile), c.SlotStart, c.SlotEnd-1, c.GPUID))
+	}
+	line("Pool, node", i.Pool+", "+first(i.Node, "none"))
+	line("Address", i.Address)
+	if i.PricePerHourMicros != nil {
+		line("Price", money(*i.PricePerHourMicros, i.Currency)+" an hour while it runs")
+	}
+	line("Command", strings.Join(i.Command, " "))
+	line("Created", fmt.Sprintf("%s by %s", clock(&i.CreatedAt), i.CreatedBy))
+	if i.StartedAt != nil {
+		line("Started", clock(i.StartedAt))
+	}
+	if i.LastLines != "" {
+		t.row("Last lines")
+		for _, text := range strings.Split(strings.TrimRight(i.LastLines, "\n"), "\n") {
+			t.row("  " + text)
+		}
+	}
+}
+
+func shortDigest(d string) string {
+	if _, hex, ok := strings.Cut(d, ":"); ok && len(hex) > 12 {
+		return "(" + hex[:12] + ")"
+	}
+	return ""
+}
+
+func stateText(i api.Instance) string {
+	if i.Progress != nil && i.State != api.StateRunning {
+		return fmt.Sprintf("%s %d %%", i.State, *i.Progress)
+	}
+	return i.State
+}
+
+// gpuText is what an instance gets of GPUs, in a few words.
+func gpuText(s api.Shape, simulated bool) string {
+	if s.GPUCount == 0 {
+		return "none"
+	}
+	text := first(s.GPUModelName, s.GPUModel)
+	if s.GPUMode == "mig" {
+		text += " " + first(s.GPUProfileName, s.GPUProfile)
+	}
+	if s.GPUCount > 1 {
+		text = fmt.Sprintf("%d × %s", s.GPUCount, text)
+	}
+	if simulated {
+		text += " (simulated)"
+	}
+	return text
+}
+
+func (a *app) instanceEvents() *cobra.Command {
+	return &cobra.Command{
+		Use: "events NAME", Short: "Show what happened to an instance", Args: cobra.ExactArgs(1), ValidArgsFunction: a.complete(a.instanceNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			items, err := api.ListAll(cmd.Context(), func(o api.PageOptions) (*api.Page[api.Event], error) {
+				return c.InstanceEvents(cmd.Context(), a.projectName(), args[0], o)
+			})
+			if err != nil {
+				return err
+			}
+			return printList(a, items, "No events.", []string{"#", "AT", "EVENT", "MESSAGE"}, func(e api.Event) []string {
+				return []string{fmt.Sprint(e.Seq), clock(&e.At), e.Verb, e.Message}
+			})
+		},
+	}
+}
+
+// pairs reads NAME=VALUE arguments.
+func pairs(args []string, flag string) (map[string]string, error) {
+	if len(args) == 0 {
+		return nil, nil
+	}
+	out := map[string]string{}
+	for _, arg := range args {
+		name, value, ok := strings.Cut(arg, "=")
+		if !ok || name == "" {
+			return nil, fmt.Errorf("%s takes NAME=VALUE, not %q", flag, arg)
+		}
+		if _, twice := out[name]; twice {
+			return nil, fmt.Errorf("%s %s is given twice", flag, name)
+		}
+		out[name] = value
+	}
+	return out, nil
+}
+
+func randomKey() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// waiting is --wait and --timeout.
+type waiting struct {
+	on      bool
+	timeout time.Duration
+}
+
+func (w *waiting) flags(cmd *cobra.Command) {
+	cmd.Flags().BoolVarP(&w.on, "wait", "w", false, "stay until it is done, showing how it goes")
+	cmd.Flags().DurationVar(&w.timeout, "timeout", 15*time.Minute, "how long --wait waits; what was asked goes on afterwards")
+}
+
+var errNotConfirmed = errors.New("nothing was deleted")
