@@ -11,32 +11,23 @@ type Pool struct {
 
 // Node is a hypervisor.
 type Node struct {
-	ID            string            `json:"id"`
-	Name          string            `json:"name"`
-	Pool          string            `json:"pool"`
-	State         string            `json:"state" enum:"ready,late,lost"`
-	Drained       bool              `json:"drained" doc:"An operator's: no new placements"`
-	Simulated     bool              `json:"simulated"`
-	VCPU          int               `json:"vcpu" doc:"What the host has"`
-	MemoryMiB     int64             `json:"memory_mib"`
-	CPUOvercommit float64           `json:"cpu_overcommit" doc:"vCPUs sold per vCPU of the host"`
-	UsedVCPU      int               `json:"used_vcpu"`
-	UsedMemoryMiB int64             `json:"used_memory_mib"`
-	AgentVersion  string            `json:"agent_version"`
-	Drivers       map[string]string `json:"drivers,omitempty" doc:"Driver and its version, or why it is unusable"`
-	Orphans       []Orphan          `json:"orphans,omitempty" doc:"What runs there and nobody assigned; never touched"`
-	Generation    int64             `json:"generation" doc:"Of its assignment"`
-	AckGeneration int64             `json:"ack_generation" doc:"The last that the node holds"`
-	LastSeenAt    *time.Time        `json:"last_seen_at,omitempty"`
-	CreatedAt     time.Time         `json:"created_at"`
-	GPUs          []GPU             `json:"gpus"`
-}
-
-// Orphan is something that a node runs and nobody assigned.
-type Orphan struct {
-	Driver string `json:"driver"`
-	ID     string `json:"id"`
-	What   string `json:"what"`
+	ID            string     `json:"id"`
+	Name          string     `json:"name"`
+	Pool          string     `json:"pool"`
+	State         string     `json:"state" enum:"ready,late,lost"`
+	Drained       bool       `json:"drained" doc:"An operator's: no new placements"`
+	Simulated     bool       `json:"simulated"`
+	VCPU          int        `json:"vcpu" doc:"What the host has"`
+	MemoryMiB     int64      `json:"memory_mib"`
+	CPUOvercommit float64    `json:"cpu_overcommit" doc:"vCPUs sold per vCPU of the host"`
+	UsedVCPU      int        `json:"used_vcpu"`
+	UsedMemoryMiB int64      `json:"used_memory_mib"`
+	AgentVersion  string     `json:"agent_version"`
+	Generation    int64      `json:"generation" doc:"Of its assignment"`
+	AckGeneration int64      `json:"ack_generation" doc:"The last that the node holds"`
+	LastSeenAt    *time.Time `json:"last_seen_at,omitempty"`
+	CreatedAt     time.Time  `json:"created_at"`
+	GPUs          []GPU      `json:"gpus"`
 }
 
 // GPU is a physical card.
@@ -60,24 +51,23 @@ type GPU struct {
 	Slots      int         `json:"slots" doc:"Memory slots of its geometry"`
 	Claims     []Claim     `json:"claims" doc:"Live holds"`
 	Free       []FreePlace `json:"free" doc:"Where a slice could start now, by profile"`
-	CreatedAt  time.Time   `json:"created_at"`
 }
 
 // Claim is a live hold of a GPU's slots by an instance.
 type Claim struct {
-	GPUID        string    `json:"gpu_id"`
-	Model        string    `json:"model,omitempty"`
-	ModelName    string    `json:"model_name,omitempty"`
-	Mode         string    `json:"mode"`
-	Profile      string    `json:"profile"`
-	ProfileName  string    `json:"profile_name"`
-	SlotStart    int       `json:"slot_start"`
-	SlotEnd      int       `json:"slot_end" doc:"One past the last"`
-	InstanceID   string    `json:"instance_id"`
-	Instance     string    `json:"instance,omitempty"`
-	Organisation string    `json:"organisation,omitempty"`
-	Simulated    bool      `json:"simulated"`
-	CreatedAt    time.Time `json:"created_at"`
+	GPUID        string     `json:"gpu_id"`
+	Model        string     `json:"model,omitempty"`
+	ModelName    string     `json:"model_name,omitempty"`
+	Mode         string     `json:"mode"`
+	Profile      string     `json:"profile"`
+	ProfileName  string     `json:"profile_name"`
+	SlotStart    int        `json:"slot_start"`
+	SlotEnd      int        `json:"slot_end" doc:"One past the last"`
+	InstanceID   string     `json:"instance_id"`
+	Instance     string     `json:"instance,omitempty"`
+	Organisation string     `json:"organisation,omitempty"`
+	Simulated    bool       `json:"simulated"`
+	CreatedAt    *time.Time `json:"created_at,omitempty"`
 }
 
 // FreePlace is where a slice could start.

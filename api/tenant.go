@@ -18,14 +18,20 @@ type Session struct {
 
 // Me is who asks, in which organisation.
 type Me struct {
-	User          User           `json:"user"`
-	Organisation  Organisation   `json:"organisation" doc:"That the request is about"`
-	Role          string         `json:"role,omitempty" doc:"In that organisation"`
-	Organisations []Organisation `json:"organisations" doc:"All that you are a member of"`
-	Actions       []string       `json:"actions" doc:"What you may do there: instance.create, node.drain"`
-	TokenID       string         `json:"token_id,omitempty" doc:"Of the API token in use"`
-	Version       string         `json:"version" doc:"Of the control plane"`
-	CloudID       string         `json:"cloud_id"`
+	User          User             `json:"user"`
+	Organisation  MyOrganisation   `json:"organisation" doc:"That the request is about"`
+	Organisations []MyOrganisation `json:"organisations" doc:"All that you are a member of"`
+	Actions       []string         `json:"actions" doc:"What you may do there: instance.create, node.drain"`
+	TokenID       string           `json:"token_id,omitempty" doc:"Of the API token in use"`
+	Version       string           `json:"version" doc:"Of the control plane"`
+	CloudID       string           `json:"cloud_id"`
+}
+
+// MyOrganisation is an organisation that one belongs to.
+type MyOrganisation struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	Role string `json:"role,omitempty" doc:"Yours in it; absent for an operator who looks in from outside"`
 }
 
 // User is a person.
@@ -41,7 +47,6 @@ type Organisation struct {
 	ID          string    `json:"id"`
 	Name        string    `json:"name"`
 	DisplayName string    `json:"display_name"`
-	Role        string    `json:"role,omitempty" doc:"Yours in it"`
 	CreatedAt   time.Time `json:"created_at"`
 }
 

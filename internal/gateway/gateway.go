@@ -1,0 +1,138 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tenon-cloud/tenon/internal/app"
+	"github.com/tenon-cloud/tenon/internal/cloud"
+	"github.com/tenon-cloud/tenon/internal/tunnel"
+)
+
+const (
+	dialTimeout    = 10 * time.Second
+	maxAnswer      = 4 << 20 // of a node's JSON
+	streamsPerUser = 32      // terminals and followed logs
+)
+
+// Config is what a Gateway needs.
+type Config struct {
+	App  *app.App
+	Pool *tunnel.Pool
+	Log  *slog.Logger
+	// Watch is how often a stream asks whether it may go on; 0: 3 s.
+	Watch time.Duration
+	// Ping is how often a terminal's WebSocket is pinged; 0: 25 s.
+	Ping time.Duration
+}
+
+// Gateway hands out streams.
+type Gateway struct {
+	app         *app.App
+	pool        *tunnel.Pool
+	log         *slog.Logger
+	watch, ping time.Duration
+
+	mu    sync.Mutex
+	inUse map[cloud.UserID]int
+}
+
+// New makes a gateway; it starts nothing.
+func New(c Config) *Gateway {
+	g := &Gateway{app: c.App, pool: c.Pool, log: c.Log, watch: c.Watch, ping: c.Ping, inUse: map[cloud.UserID]int{}}
+	if g.log == nil {
+		g.log = slog.New(slog.DiscardHandler)
+	}
+	if g.watch <= 0 {
+		g.watch = 3 * time.Second
+	}
+	if g.ping <= 0 {
+		g.ping = 25 * time.Second
+	}
+	return g
+}
+
+// hold counts a long stream of a user; the function gives it back.
+func (g *Gateway) hold(user cloud.UserID) (func(), error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.inUse[user] >= streamsPerUser {
+		return nil, cloud.E(cloud.KindRateLimited, "too_many_streams", "you have %d terminals and followed logs open, which is the limit", streamsPerUser).
+			WithHint("close one first").With("limit", streamsPerUser).With("used", g.inUse[user])
+	}
+	g.inUse[user]++
+	return sync.OnceFunc(func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.inUse[user]--; g.inUse[user] <= 0 {
+			delete(g.inUse, user)
+		}
+	}), nil
+}
+
+// get asks a node; the caller closes the body.
+func (g *Gateway) get(ctx context.Context, node cloud.NodeID, path string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://node"+path, nil)
+	if err != nil {
+		return nil, fmt.Errorf("ask node: %w", err)
+	}
+	res, err := g.pool.Transport(node.String()).RoundTrip(req)
+	if err != nil {
+		return nil, unreachable(err)
+	}
+	if res.StatusCode != http.StatusOK {
+		defer res.Body.Close()
+		text, _ := io.ReadAll(io.LimitReader(res.Body, 1<<10))
+		return nil, refused(res.StatusCode, string(text))
+	}
+	return res, nil
+}
+
+// getJSON asks a node for a small answer.
+func (g *Gateway) getJSON(ctx context.Context, node cloud.NodeID, path string, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	res, err := g.get(ctx, node, path)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if err := json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(out); err != nil {
+		return cloud.E(cloud.KindUnavailable, "node_answer", "the node's answer can't be read").Wrap(err)
+	}
+	return nil
+}
+
+func unreachable(err error) error {
+	e := cloud.E(cloud.KindUnavailable, "node_unreachable", "the node that runs it can't be reached now").
+		WithHint("the instance goes on by itself; try again in a moment").Wrap(err)
+	var status *tunnel.StatusError
+	if errors.As(err, &status) {
+		return refused(status.StatusCode, status.Body)
+	}
+	return e
+}
+
+// refused turns a node's refusal into ours. Its text is for the log only.
+func refused(status int, text string) error {
+	cause := fmt.Errorf("node answered %d: %s", status, strings.TrimSpace(text))
+	switch status {
+	case http.StatusNotFound, http.StatusConflict:
+		return cloud.E(cloud.KindConflict, "not_running", "the instance has no running guest on its node").
+			WithHint("wait until it is running").Wrap(cause)
+	}
+	return cloud.E(cloud.KindUnavailable, "node_refused", "the node that runs it could not do this").Wrap(cause)
+}
+
+// path fills an instance's id into one of nodewire's paths.
+func path(pattern string, id cloud.InstanceID) string {
+	return strings.Replace(pattern, "{id}", id.String(), 1)
+}

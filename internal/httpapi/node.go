@@ -1,0 +1,75 @@
+package httpapi
+
+import (
+	"context"
+	"time"
+
+	"github.com/tenon-cloud/tenon/api"
+	"github.com/tenon-cloud/tenon/internal/app"
+	"github.com/tenon-cloud/tenon/internal/authz"
+	"github.com/tenon-cloud/tenon/internal/cloud"
+)
+
+// NodePath names a node.
+type NodePath struct {
+	Strict
+	Node string `path:"node" maxLength:"100" doc:"Name or id"`
+}
+
+func (s *server) nodeOperations() {
+	const tag = "Fleet"
+	register(s, operation{method: "GET", path: "/v1/nodes", action: authz.NodeList, tag: tag, summary: "List nodes", description: "With their cards."}, s.nodeList)
+	register(s, operation{method: "GET", path: "/v1/nodes/{node}", action: authz.NodeRead, tag: tag, summary: "Show a node"}, s.nodeGet)
+	register(s, operation{method: "POST", path: "/v1/nodes/{node}/drain", action: authz.NodeDrain, tag: tag, summary: "Place nothing new on a node", description: "What runs there goes on.", status: 200}, s.nodeDrain)
+	register(s, operation{method: "POST", path: "/v1/nodes/{node}/undrain", action: authz.NodeUndrain, tag: tag, summary: "Take a drain back", status: 200}, s.nodeUndrain)
+	register(s, operation{method: "POST", path: "/v1/node-join-tokens", action: authz.NodeJoinTokenCreate, tag: tag, summary: "Make a token with which one node may enrol", status: 201}, s.joinTokenCreate)
+	register(s, operation{method: "GET", path: "/v1/pools", action: authz.PoolList, tag: tag, summary: "List pools"}, s.poolList)
+}
+
+func (s *server) nodeList(ctx context.Context, in *struct{ Paged }) (*out[api.Page[api.Node]], error) {
+	l, err := s.app.NodeList(ctx, call(ctx, ""), in.page())
+	return pageOf(l, err, nodeOf)
+}
+
+func (s *server) nodeGet(ctx context.Context, in *NodePath) (*out[api.Node], error) {
+	n, err := s.app.NodeGet(ctx, call(ctx, ""), in.Node)
+	return oneOf(n, err, nodeOf)
+}
+
+func (s *server) nodeDrain(ctx context.Context, in *NodePath) (*out[api.Node], error) {
+	n, err := s.app.NodeDrain(ctx, call(ctx, ""), in.Node)
+	return oneOf(n, err, nodeOf)
+}
+
+func (s *server) nodeUndrain(ctx context.Context, in *NodePath) (*out[api.Node], error) {
+	n, err := s.app.NodeUndrain(ctx, call(ctx, ""), in.Node)
+	return oneOf(n, err, nodeOf)
+}
+
+func (s *server) joinTokenCreate(ctx context.Context, in *struct {
+	Creating
+	Body api.JoinTokenCreate
+}) (*out[api.JoinToken], error) {
+	t, err := s.app.JoinTokenCreate(ctx, call(ctx, in.IdempotencyKey), app.JoinTokenInput{
+		Pool: in.Body.Pool, ValidFor: time.Duration(in.Body.ExpiresInMinutes) * time.Minute,
+	})
+	return oneOf(t, err, func(t app.JoinToken) api.JoinToken {
+		return api.JoinToken{JoinToken: t.Secret, Pool: t.Pool, ExpiresAt: t.ExpiresAt.UTC()}
+	})
+}
+
+func (s *server) poolList(ctx context.Context, _ *struct{ Strict }) (*out[api.List[api.Pool]], error) {
+	l, err := s.app.PoolList(ctx, call(ctx, ""))
+	return listOf(l, err, func(p cloud.Pool) api.Pool {
+		return api.Pool{ID: p.ID.String(), Name: p.Name, Simulated: p.Simulated}
+	})
+}
+
+func nodeOf(n cloud.Node) api.Node {
+	return api.Node{
+		ID: n.ID.String(), Name: n.Name, Pool: n.PoolName, State: string(n.State), Drained: n.Drained, Simulated: n.Simulated,
+		VCPU: n.VCPU, MemoryMiB: n.MemoryMiB, CPUOvercommit: n.CPUOvercommit, UsedVCPU: n.UsedVCPU, UsedMemoryMiB: n.UsedMemoryMiB,
+		AgentVersion: n.AgentVersion, Generation: n.Generation, AckGeneration: n.AckGeneration, LastSeenAt: utc(n.LastSeenAt),
+		CreatedAt: n.CreatedAt.UTC(), GPUs: each(n.GPUs, gpuOf),
+	}
+}

@@ -1,0 +1,85 @@
+package httpapi
+
+import (
+	"context"
+
+	"github.com/tenon-cloud/tenon/api"
+	"github.com/tenon-cloud/tenon/internal/app"
+	"github.com/tenon-cloud/tenon/internal/authz"
+	"github.com/tenon-cloud/tenon/internal/cloud"
+)
+
+// ProjectPath names a project.
+type ProjectPath struct {
+	Project string `path:"project" maxLength:"100" doc:"Name or id"`
+}
+
+func (s *server) projectOperations() {
+	const tag = "Projects"
+	register(s, operation{method: "GET", path: "/v1/projects", action: authz.ProjectList, tag: tag, summary: "List projects", description: "Of the current organisation."}, s.projectList)
+	register(s, operation{method: "POST", path: "/v1/projects", action: authz.ProjectCreate, tag: tag, summary: "Make a project", status: 201}, s.projectCreate)
+	register(s, operation{method: "GET", path: "/v1/projects/{project}", action: authz.ProjectRead, tag: tag, summary: "Show a project"}, s.projectGet)
+	register(s, operation{method: "PATCH", path: "/v1/projects/{project}", action: authz.ProjectUpdate, tag: tag, summary: "Change how a project is shown"}, s.projectUpdate)
+	register(s, operation{method: "GET", path: "/v1/projects/{project}/quotas", action: authz.QuotaRead, tag: tag, summary: "Show its limits and what it uses of them"}, s.quotaList)
+	register(s, operation{method: "PUT", path: "/v1/projects/{project}/quotas", action: authz.QuotaUpdate, tag: tag, summary: "Set limits",
+		description: "Operators only. Limits that are not named stay as they are; one below what is used only stops growth."}, s.quotaSet)
+}
+
+func (s *server) projectList(ctx context.Context, in *struct{ Paged }) (*out[api.Page[api.Project]], error) {
+	l, err := s.app.ProjectList(ctx, call(ctx, ""), in.page())
+	return pageOf(l, err, projectOf)
+}
+
+func (s *server) projectGet(ctx context.Context, in *struct {
+	Strict
+	ProjectPath
+}) (*out[api.Project], error) {
+	p, err := s.app.ProjectGet(ctx, call(ctx, ""), in.Project)
+	return oneOf(p, err, projectOf)
+}
+
+func (s *server) projectCreate(ctx context.Context, in *struct {
+	Creating
+	Body api.ProjectCreate
+}) (*out[api.Project], error) {
+	p, err := s.app.ProjectCreate(ctx, call(ctx, in.IdempotencyKey), app.ProjectInput{Name: in.Body.Name, DisplayName: in.Body.DisplayName})
+	return oneOf(p, err, projectOf)
+}
+
+func (s *server) projectUpdate(ctx context.Context, in *struct {
+	Strict
+	ProjectPath
+	Body api.ProjectUpdate
+}) (*out[api.Project], error) {
+	p, err := s.app.ProjectUpdate(ctx, call(ctx, ""), in.Project, in.Body.DisplayName)
+	return oneOf(p, err, projectOf)
+}
+
+func (s *server) quotaList(ctx context.Context, in *struct {
+	Strict
+	ProjectPath
+}) (*out[api.List[api.Quota]], error) {
+	l, err := s.app.QuotaList(ctx, call(ctx, ""), in.Project)
+	return listOf(l, err, quotaOf)
+}
+
+func (s *server) quotaSet(ctx context.Context, in *struct {
+	Strict
+	ProjectPath
+	Body api.QuotaUpdate
+}) (*out[api.List[api.Quota]], error) {
+	limits := map[cloud.QuotaResource]*int64{}
+	for _, q := range in.Body.Items {
+		limits[cloud.QuotaResource(q.Resource)] = q.Limit
+	}
+	l, err := s.app.QuotaSet(ctx, call(ctx, ""), in.Project, limits)
+	return listOf(l, err, quotaOf)
+}
+
+func projectOf(p cloud.Project) api.Project {
+	return api.Project{ID: p.ID.String(), Name: p.Name, DisplayName: p.DisplayName, OrganisationID: p.OrgID.String(), CreatedAt: p.CreatedAt.UTC()}
+}
+
+func quotaOf(q cloud.Quota) api.Quota {
+	return api.Quota{Resource: string(q.Resource), Limit: q.Limit, Used: q.Used}
+}
