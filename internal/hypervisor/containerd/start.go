@@ -168,6 +168,9 @@ func (d *Driver) launch(ctx context.Context, spec hypervisor.Spec) error {
 	if err != nil {
 		return asStartFailure(err)
 	}
+	if err := ownOutputs(ctx, c, t, r.IDs.Base); err != nil {
+		return err
+	}
 	// Written first: a guest without a task that has this was running.
 	r.StartedAt = time.Now()
 	if err := d.writeRecord(spec.ID, r); err != nil {
@@ -176,6 +179,22 @@ func (d *Driver) launch(ctx context.Context, spec hypervisor.Spec) error {
 	if err := t.Start(ctx); err != nil {
 		r.StartedAt = time.Time{}
 		return errors.Join(asStartFailure(err), d.writeRecord(spec.ID, r))
+	}
+	return nil
+}
+
+// ownOutputs lets a service open its /dev/stdout again, as many log to it by that
+// name: the shim makes the pipes as the host's root.
+func ownOutputs(ctx context.Context, c client.Container, t client.Task, base uint32) error {
+	spec, err := c.Spec(ctx)
+	if err != nil {
+		return fmt.Errorf("read container spec: %w", err)
+	}
+	for _, fd := range []int{1, 2} {
+		path := fmt.Sprintf("/proc/%d/fd/%d", t.Pid(), fd)
+		if err := os.Chown(path, int(base+spec.Process.User.UID), int(base+spec.Process.User.GID)); err != nil {
+			return fmt.Errorf("own output: %w", err)
+		}
 	}
 	return nil
 }
