@@ -1,0 +1,94 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/tenon-cloud/tenon/internal/nodewire"
+)
+
+// errStale is an assignment that must not replace the one held.
+var errStale = errors.New("a newer assignment is held")
+
+// errInvalid is an assignment that can't be this node's.
+var errInvalid = errors.New("invalid assignment")
+
+// Ids become parts of file and cgroup names.
+var idForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
+
+// Assign takes a whole assignment: it is in the ledger when Assign returns, and
+// the version returned is the one held then.
+func (a *Agent) Assign(next nodewire.Assignment) (nodewire.Version, error) {
+	if err := a.validate(next); err != nil {
+		return a.ledger.snapshot().version(), err
+	}
+	err := a.ledger.update(func(s *state) error {
+		held := s.version()
+		if s.Assignment != nil && !next.Newer(held) {
+			if next.Version == held && same(*s.Assignment, next) {
+				return nil // said twice
+			}
+			return errStale
+		}
+		for _, inst := range next.Instances {
+			s.Records[inst.ID] = admit(s.Records, inst)
+		}
+		s.Assignment = &next
+		return nil
+	})
+	held := a.ledger.snapshot().version()
+	if err != nil {
+		return held, err
+	}
+	a.sync()
+	return held, nil
+}
+
+// same compares what would be written: an empty list and none are alike there.
+func same(x, y nodewire.Assignment) bool {
+	a, errA := json.Marshal(x)
+	b, errB := json.Marshal(y)
+	return errA == nil && errB == nil && bytes.Equal(a, b)
+}
+
+// admit is the record under which a step for inst may be taken.
+func admit(records map[string]record, inst nodewire.Instance) record {
+	rec, known := records[inst.ID]
+	if known && rec.Epoch == inst.Epoch {
+		return rec
+	}
+	next := record{Kind: inst.Kind, Epoch: inst.Epoch}
+	if known {
+		next.Earlier = slices.Clone(rec.Earlier)
+		if rec.End == nil || !rec.End.Done {
+			next.Earlier = append(next.Earlier, rec.Epoch)
+		}
+	}
+	return next
+}
+
+func (a *Agent) validate(as nodewire.Assignment) error {
+	if other(as.NodeID, a.cfg.NodeID) || other(as.CloudID, a.cfg.CloudID) {
+		return fmt.Errorf("%w: it is for node %s of cloud %s", errInvalid, as.NodeID, as.CloudID)
+	}
+	if as.Era == "" {
+		return fmt.Errorf("%w: it has no era", errInvalid)
+	}
+	seen := map[string]bool{}
+	for _, inst := range as.Instances {
+		switch {
+		case !idForm.MatchString(inst.ID):
+			return fmt.Errorf("%w: %q is no instance id", errInvalid, inst.ID)
+		case seen[inst.ID]:
+			return fmt.Errorf("%w: %s is in it twice", errInvalid, inst.ID)
+		case inst.Desired != nodewire.DesiredRunning && inst.Desired != nodewire.DesiredStopped && inst.Desired != nodewire.DesiredGone:
+			return fmt.Errorf("%w: %s is desired %q", errInvalid, inst.ID, inst.Desired)
+		}
+		seen[inst.ID] = true
+	}
+	return nil
+}

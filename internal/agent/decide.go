@@ -1,0 +1,104 @@
+package agent
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tenon-cloud/tenon/internal/hypervisor"
+	"github.com/tenon-cloud/tenon/internal/nodewire"
+)
+
+// action is one idempotent step of a worker.
+type action string
+
+const (
+	actIdle    action = "idle"    // as it should be, and nothing runs
+	actMake    action = "make"    // prepare, devices, start
+	actWatch   action = "watch"   // it runs as it should
+	actRestart action = "restart" // end this run, keep the devices, make it anew
+	actClear   action = "clear"   // end what earlier epochs left
+	actEnd     action = "end"     // write down how the run ended
+	actFinish  action = "finish"  // give everything back and prove it
+	actForget  action = "forget"  // absent from the assignment: leave no trace
+)
+
+// view is everything that a decision depends on.
+type view struct {
+	want  *nodewire.Instance // nil: absent from the assignment
+	rec   *record            // nil: never ours
+	guest *hypervisor.Guest  // nil: the engine has none
+	boot  string             // of this host's present run
+}
+
+// decide maps a view to the next step. It is pure: the same view gives the same
+// step, whatever was done before a crash.
+func decide(v view) (action, *ending) {
+	switch {
+	case v.rec == nil:
+		return actIdle, nil
+	case v.want == nil:
+		return actForget, nil
+	case len(v.rec.Earlier) > 0, v.guest != nil && v.guest.Epoch != v.want.Epoch:
+		return actClear, nil
+	case v.want.Desired == nodewire.DesiredGone && (v.rec.End == nil || v.rec.End.State != nodewire.GuestGone):
+		return actEnd, &ending{State: nodewire.GuestGone, Reason: nodewire.ReasonAsked, RanForSeconds: ran(v)}
+	case v.rec.End != nil && v.rec.End.Done && v.guest == nil:
+		return actIdle, nil
+	case v.rec.End != nil:
+		return actFinish, nil
+	case v.want.Desired == nodewire.DesiredStopped:
+		return actEnd, &ending{State: nodewire.GuestStopped, Reason: nodewire.ReasonAsked, RanForSeconds: ran(v)}
+	}
+	return decideRunning(v)
+}
+
+func decideRunning(v view) (action, *ending) {
+	switch {
+	case v.guest == nil && v.rec.RunGeneration == v.want.Generation:
+		return actEnd, interrupted(v)
+	case v.guest == nil, v.guest.State == hypervisor.Prepared:
+		return actMake, nil
+	case v.guest.Generation != v.want.Generation:
+		return actRestart, nil
+	case v.guest.State == hypervisor.Running:
+		return actWatch, nil
+	case v.rec.RunBoot != "" && v.rec.RunBoot != v.boot:
+		return actEnd, interrupted(v)
+	}
+	return actEnd, exited(v)
+}
+
+func interrupted(v view) *ending {
+	return &ending{
+		State: nodewire.GuestFailed, Reason: nodewire.ReasonInterrupted, RanForSeconds: ran(v),
+		Message: "the node restarted or lost this instance while it ran",
+	}
+}
+
+// exited is the end that a guest chose itself.
+func exited(v view) *ending {
+	code := v.guest.ExitCode
+	e := &ending{State: nodewire.GuestFailed, Reason: nodewire.ReasonExited, ExitCode: &code, RanForSeconds: ran(v)}
+	switch {
+	case v.guest.OOMKilled:
+		e.Reason, e.Message = nodewire.ReasonOOM, fmt.Sprintf("it needed more than its %d MiB of memory", v.want.MemoryMiB)
+	case code == 0:
+		e.State, e.Message = nodewire.GuestStopped, "it ended by itself"
+	default:
+		e.Message = fmt.Sprintf("it ended by itself with exit code %d", code)
+	}
+	return e
+}
+
+// ran is how long the engine says that a guest has run.
+func ran(v view) float64 {
+	g := v.guest
+	if g == nil || g.StartedAt.IsZero() {
+		return 0
+	}
+	end := g.ExitedAt
+	if end.IsZero() {
+		end = time.Now()
+	}
+	return max(0, end.Sub(g.StartedAt).Seconds())
+}

@@ -1,0 +1,103 @@
+package agent
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/tenon-cloud/tenon/internal/hypervisor"
+	"github.com/tenon-cloud/tenon/internal/nodewire"
+)
+
+// TestDecide is the reconciler's whole table: what is wanted × what is recorded
+// × what the engine has. Epoch 2 and generation 5 are the assignment's.
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	const boot = "boot-1"
+	code := func(n int) *int { return &n }
+	wants := map[string]*nodewire.Instance{
+		"absent":  nil,
+		"running": {Epoch: 2, Generation: 5, Desired: nodewire.DesiredRunning},
+		"stopped": {Epoch: 2, Generation: 5, Desired: nodewire.DesiredStopped},
+		"gone":    {Epoch: 2, Generation: 5, Desired: nodewire.DesiredGone},
+	}
+	recs := map[string]*record{
+		"none":         nil,
+		"fresh":        {Epoch: 2},
+		"started":      {Epoch: 2, RunGeneration: 5, RunBoot: boot},
+		"started-gen4": {Epoch: 2, RunGeneration: 4, RunBoot: boot},
+		"other-boot":   {Epoch: 2, RunGeneration: 5, RunBoot: "boot-0"},
+		"after-e1":     {Epoch: 2, Earlier: []int64{1}},
+		"ending":       {Epoch: 2, End: &ending{State: nodewire.GuestFailed, ExitCode: code(1)}},
+		"ended":        {Epoch: 2, End: &ending{State: nodewire.GuestStopped, Done: true}},
+		"going":        {Epoch: 2, End: &ending{State: nodewire.GuestGone}},
+		"gone":         {Epoch: 2, End: &ending{State: nodewire.GuestGone, Done: true}},
+	}
+	guests := map[string]*hypervisor.Guest{
+		"none":     nil,
+		"prepared": {Epoch: 2, Generation: 5, State: hypervisor.Prepared},
+		"running":  {Epoch: 2, Generation: 5, State: hypervisor.Running},
+		"run-gen4": {Epoch: 2, Generation: 4, State: hypervisor.Running},
+		"run-e1":   {Epoch: 1, Generation: 5, State: hypervisor.Running},
+		"exit-0":   {Epoch: 2, Generation: 5, State: hypervisor.Exited},
+		"exit-3":   {Epoch: 2, Generation: 5, State: hypervisor.Exited, ExitCode: 3},
+		"exit-oom": {Epoch: 2, Generation: 5, State: hypervisor.Exited, ExitCode: 137, OOMKilled: true},
+		"exit-g4":  {Epoch: 2, Generation: 4, State: hypervisor.Exited},
+	}
+	for _, tc := range []struct{ want, rec, guest, do string }{
+		// Never ours: left alone, whatever it is.
+		{"absent", "none", "running", "idle"},
+		{"absent", "none", "none", "idle"},
+		// Absent but ours: no trace may be left.
+		{"absent", "started", "running", "forget"},
+		{"absent", "ended", "none", "forget"},
+		{"absent", "fresh", "run-e1", "forget"},
+		// Wanted running.
+		{"running", "fresh", "none", "make"},
+		{"running", "fresh", "prepared", "make"},
+		{"running", "fresh", "running", "watch"},
+		{"running", "started", "running", "watch"},
+		{"running", "started", "run-gen4", "restart"},
+		{"running", "started-gen4", "none", "make"}, // a crash in a restart
+		{"running", "started-gen4", "exit-g4", "restart"},
+		{"running", "started", "none", "end failed interrupted"},
+		{"running", "started", "exit-0", "end stopped exited 0"},
+		{"running", "fresh", "exit-0", "end stopped exited 0"},
+		{"running", "started", "exit-3", "end failed exited 3"},
+		{"running", "started", "exit-oom", "end failed out_of_memory 137"},
+		{"running", "other-boot", "exit-3", "end failed interrupted"},
+		{"running", "other-boot", "none", "end failed interrupted"},
+		{"running", "after-e1", "none", "clear"},
+		{"running", "after-e1", "run-e1", "clear"},
+		{"running", "fresh", "run-e1", "clear"},
+		{"running", "ending", "exit-3", "finish"},
+		{"running", "ending", "none", "finish"},
+		{"running", "ended", "none", "idle"}, // an epoch ends once
+		{"running", "ended", "running", "finish"},
+		// Wanted stopped.
+		{"stopped", "fresh", "none", "end stopped asked"},
+		{"stopped", "started", "running", "end stopped asked"},
+		{"stopped", "started", "exit-3", "end stopped asked"},
+		{"stopped", "ending", "running", "finish"},
+		{"stopped", "ended", "none", "idle"},
+		{"stopped", "after-e1", "run-e1", "clear"},
+		// Wanted gone.
+		{"gone", "fresh", "none", "end gone asked"},
+		{"gone", "started", "running", "end gone asked"},
+		{"gone", "ended", "none", "end gone asked"},
+		{"gone", "ending", "running", "end gone asked"},
+		{"gone", "going", "running", "finish"},
+		{"gone", "gone", "none", "idle"},
+	} {
+		do, e := decide(view{want: wants[tc.want], rec: recs[tc.rec], guest: guests[tc.guest], boot: boot})
+		got := string(do)
+		if e != nil {
+			got += " " + e.State + " " + e.Reason
+			if e.ExitCode != nil {
+				got += fmt.Sprint(" ", *e.ExitCode)
+			}
+		}
+		if got != tc.do {
+			t.Errorf("want %s, record %s, guest %s: %q, should be %q", tc.want, tc.rec, tc.guest, got, tc.do)
+		}
+	}
+}

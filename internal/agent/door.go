@@ -1,0 +1,140 @@
+package agent
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/tenon-cloud/tenon/internal/nodewire"
+	"github.com/tenon-cloud/tenon/internal/tunnel"
+)
+
+// RemoteDoor reaches a control plane over mutual TLS and keeps the node's
+// certificate fresh.
+type RemoteDoor struct {
+	url      string
+	name     string
+	stateDir string
+	log      *slog.Logger
+	pair     atomic.Pointer[tls.Certificate]
+	tls      *tls.Config
+	client   *http.Client
+	dialer   atomic.Pointer[tunnel.Dialer]
+}
+
+// NewDoor makes the door of an enrolled node.
+func NewDoor(id *Identity, doorURL, name, stateDir string, log *slog.Logger) (*RemoteDoor, error) {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	pair, err := id.keyPair()
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM([]byte(id.CA)) {
+		return nil, errors.New("make door: the identity holds no CA")
+	}
+	d := &RemoteDoor{url: doorURL, name: name, stateDir: stateDir, log: log}
+	d.pair.Store(&pair)
+	d.tls = &tls.Config{
+		RootCAs: roots,
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return d.pair.Load(), nil
+		},
+	}
+	d.client = &http.Client{Transport: d.Transport()}
+	return d, nil
+}
+
+// Transport makes requests to the door with the node's certificate: reports,
+// and pulls from the registry behind it. It is HTTP/1.1, as everything here.
+func (d *RemoteDoor) Transport() *http.Transport {
+	return &http.Transport{
+		TLSClientConfig: d.tls.Clone(), IdleConnTimeout: 60 * time.Second, MaxIdleConnsPerHost: 8,
+		TLSHandshakeTimeout: 10 * time.Second,
+	}
+}
+
+// URL is the door's address.
+func (d *RemoteDoor) URL() string { return d.url }
+
+// Report implements Door.
+func (d *RemoteDoor) Report(ctx context.Context, r nodewire.Report) (nodewire.ReportAnswer, error) {
+	var answer nodewire.ReportAnswer
+	err := postJSON(ctx, d.client, d.url+nodewire.PathReports, r, &answer)
+	return answer, err
+}
+
+// Serve implements Door.
+func (d *RemoteDoor) Serve(ctx context.Context, h http.Handler) error {
+	dialer := &tunnel.Dialer{
+		URL: d.url + nodewire.PathConnect, Protocol: nodewire.UpgradeReverse, TLS: d.tls, Handler: h, Log: d.log,
+	}
+	d.dialer.Store(dialer)
+	go d.keepFresh(ctx)
+	return dialer.Run(ctx)
+}
+
+// keepFresh renews the certificate at two thirds of its life.
+func (d *RemoteDoor) keepFresh(ctx context.Context) {
+	wait := time.Second
+	for {
+		if !sleep(ctx, time.Until(renewAt(d.pair.Load().Leaf))) {
+			return
+		}
+		if err := d.renew(ctx); err != nil {
+			d.log.Warn("renew certificate", "error", err, "ends", d.pair.Load().Leaf.NotAfter, "retry_in", wait)
+			if !sleep(ctx, wait) {
+				return
+			}
+			wait = min(2*wait, time.Minute)
+			continue
+		}
+		wait = time.Second
+	}
+}
+
+func (d *RemoteDoor) renew(ctx context.Context) error {
+	key, err := newKey()
+	if err != nil {
+		return err
+	}
+	csr, err := newCSR(key, d.name)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	var resp nodewire.EnrollResponse
+	if err := postJSON(ctx, d.client, d.url+nodewire.PathRenew, nodewire.RenewRequest{CSR: csr}, &resp); err != nil {
+		return err
+	}
+	id, err := newIdentity(key, resp)
+	if err != nil {
+		return err
+	}
+	pair, err := id.keyPair()
+	if err != nil {
+		return err
+	}
+	if !renewAt(pair.Leaf).After(time.Now()) {
+		return fmt.Errorf("the new certificate ends on %s already", pair.Leaf.NotAfter.Format(time.RFC3339))
+	}
+	if err := id.save(d.stateDir); err != nil {
+		return err
+	}
+	d.pair.Store(&pair)
+	d.client.CloseIdleConnections()
+	if dialer := d.dialer.Load(); dialer != nil {
+		dialer.Refresh()
+	}
+	d.log.Info("certificate renewed", "ends", pair.Leaf.NotAfter)
+	return nil
+}

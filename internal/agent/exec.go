@@ -1,0 +1,163 @@
+package agent
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/tenon-cloud/tenon/internal/hypervisor"
+	"github.com/tenon-cloud/tenon/internal/nodewire"
+	"github.com/tenon-cloud/tenon/internal/tunnel"
+)
+
+// getExec joins a process inside a guest to the connection.
+func (a *Agent) getExec(w http.ResponseWriter, r *http.Request) {
+	id, d := a.guestDriver(w, r)
+	if d == nil {
+		return
+	}
+	var req nodewire.ExecRequest
+	raw, err := base64.StdEncoding.DecodeString(r.Header.Get("Tenon-Exec"))
+	if err == nil {
+		err = json.Unmarshal(raw, &req)
+	}
+	if err != nil {
+		refuse(w, http.StatusBadRequest, "Tenon-Exec is not an exec request in base64 JSON")
+		return
+	}
+	conn, err := tunnel.Accept(w, r, nodewire.UpgradeExec)
+	if err != nil {
+		return
+	}
+	defer func() { _ = conn.Close() }()
+	// The request's own context ends with the hijack; the agent's must do.
+	ctx, cancel := context.WithCancel(a.context())
+	defer cancel()
+	a.serveExec(ctx, cancel, conn, id, d, req)
+}
+
+func (a *Agent) context() context.Context {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.runCtx == nil {
+		return context.Background()
+	}
+	return a.runCtx
+}
+
+func (a *Agent) serveExec(ctx context.Context, cancel context.CancelFunc, conn net.Conn, id string, d hypervisor.Driver, req nodewire.ExecRequest) {
+	// The agent's end must not wait for a peer that is silent.
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	out := &frameWriter{conn: conn, broken: cancel}
+	stdin, feed := io.Pipe()
+	resize := make(chan [2]uint16, 1)
+	if req.TTY && req.Columns > 0 && req.Rows > 0 {
+		resize <- [2]uint16{uint16(min(req.Columns, 0xffff)), uint16(min(req.Rows, 0xffff))}
+	}
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		err := readFrames(conn, feed, resize)
+		_ = feed.CloseWithError(err)
+		cancel() // the peer has left or talks nonsense; the end of stdin alone is a frame
+	}()
+	code, err := d.Exec(ctx, id, req, hypervisor.ExecIO{
+		Stdin: stdin, Stdout: out.stream(nodewire.FrameStdout), Stderr: out.stream(nodewire.FrameStderr), Resize: resize,
+	})
+	_ = stdin.Close()
+	// Input that nobody read would turn our close into a reset, and the reset
+	// would overtake the exit code: let the peer close first.
+	defer func() {
+		if c, ok := conn.(interface{ CloseWrite() error }); ok && c.CloseWrite() == nil {
+			select {
+			case <-left:
+			case <-time.After(2 * time.Second):
+			}
+		}
+	}()
+	if err != nil {
+		a.log.Debug("exec", "instance", id, "error", err)
+		message := "the command could not be started"
+		var f *hypervisor.Failure
+		switch {
+		case errors.Is(err, hypervisor.ErrNoGuest):
+			message = "the instance is not running"
+		case errors.As(err, &f):
+			message = f.Message
+		}
+		_ = out.write(nodewire.FrameError, []byte(message))
+		return
+	}
+	_ = out.write(nodewire.FrameExit, binary.BigEndian.AppendUint32(nil, uint32(int32(code))))
+}
+
+// readFrames feeds the process until the peer has left.
+func readFrames(conn net.Conn, feed *io.PipeWriter, resize chan [2]uint16) error {
+	for {
+		kind, payload, err := nodewire.ReadFrame(conn)
+		if err != nil {
+			return err
+		}
+		switch kind {
+		case nodewire.FrameStdin:
+			// A process that reads no more makes this fail; what follows is dropped.
+			_, _ = feed.Write(payload)
+		case nodewire.FrameStdinClose:
+			_ = feed.Close()
+		case nodewire.FrameResize:
+			if len(payload) != 4 {
+				return errors.New("resize frame of a wrong size")
+			}
+			size := [2]uint16{binary.BigEndian.Uint16(payload), binary.BigEndian.Uint16(payload[2:])}
+			select { // only the last size matters
+			case <-resize:
+			default:
+			}
+			resize <- size
+		}
+	}
+}
+
+// frameWriter sends the frames of several streams over one connection.
+type frameWriter struct {
+	mu     sync.Mutex
+	conn   net.Conn
+	broken context.CancelFunc
+}
+
+func (f *frameWriter) write(kind byte, p []byte) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	err := nodewire.WriteFrame(f.conn, kind, p)
+	if err != nil {
+		f.broken()
+	}
+	return err
+}
+
+func (f *frameWriter) stream(kind byte) io.Writer { return frameStream{f, kind} }
+
+type frameStream struct {
+	f    *frameWriter
+	kind byte
+}
+
+func (s frameStream) Write(p []byte) (int, error) {
+	n := 0
+	for len(p) > 0 {
+		chunk := p[:min(len(p), 64<<10)]
+		if err := s.f.write(s.kind, chunk); err != nil {
+			return n, err
+		}
+		n += len(chunk)
+		p = p[len(chunk):]
+	}
+	return n, nil
+}

@@ -1,0 +1,276 @@
+package agent
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tenon-cloud/tenon/internal/nodewire"
+)
+
+const ledgerFormat = 1
+
+// Store keeps one document; Save returns only when it would survive a crash.
+type Store interface {
+	Load() ([]byte, error) // nil: nothing was ever saved
+	Save(raw []byte) error
+	Where() string // for messages
+}
+
+// state is what the ledger holds. A snapshot is never changed once it is
+// published; records are replaced, not edited.
+type state struct {
+	Assignment *nodewire.Assignment `json:"assignment,omitempty"`
+	Records    map[string]record    `json:"records"`
+}
+
+// record is what the node may hold of one instance. It is made with the
+// assignment, before the first step, and dropped after the last.
+type record struct {
+	Kind    string  `json:"kind"`
+	Epoch   int64   `json:"epoch"`
+	Earlier []int64 `json:"earlier,omitempty"` // epochs that may still hold something
+	// RunGeneration and RunBoot say which start was seen to succeed: a guest of
+	// that generation that is no longer there has been lost.
+	RunGeneration int64   `json:"run_generation,omitempty"`
+	RunBoot       string  `json:"run_boot,omitempty"`
+	End           *ending `json:"end,omitempty"` // the run's end, once it is decided
+}
+
+// ending is how a run ended.
+type ending struct {
+	State         string    `json:"state"` // stopped, failed, gone
+	Reason        string    `json:"reason,omitempty"`
+	Message       string    `json:"message,omitempty"`
+	ExitCode      *int      `json:"exit_code,omitempty"`
+	LastLines     string    `json:"last_lines,omitempty"`
+	RanForSeconds float64   `json:"ran_for_seconds,omitempty"`
+	At            time.Time `json:"at"`
+	Done          bool      `json:"done"` // process and devices are proven gone
+}
+
+func (s *state) want(id string) *nodewire.Instance {
+	if s.Assignment == nil {
+		return nil
+	}
+	for i := range s.Assignment.Instances {
+		if s.Assignment.Instances[i].ID == id {
+			return &s.Assignment.Instances[i]
+		}
+	}
+	return nil
+}
+
+func (s *state) version() nodewire.Version {
+	if s.Assignment == nil {
+		return nodewire.Version{}
+	}
+	return s.Assignment.Version
+}
+
+// ledger is the state on disk and in memory; they never differ for a reader.
+type ledger struct {
+	store Store
+	cur   atomic.Pointer[state]
+
+	queueMu sync.Mutex
+	queue   []*change
+	writeMu sync.Mutex
+}
+
+type change struct {
+	apply func(*state) error
+	done  bool
+	err   error
+}
+
+// envelope is the document's outer form.
+type envelope struct {
+	Format int             `json:"format"`
+	SHA256 string          `json:"sha256"` // of State
+	State  json.RawMessage `json:"state"`
+}
+
+// openLedger reads what was saved. Damage is an error, never an empty ledger: an
+// agent that forgot what it runs could give a held device away.
+func openLedger(store Store) (*ledger, error) {
+	raw, err := store.Load()
+	if err != nil {
+		return nil, fmt.Errorf("read ledger: %w", err)
+	}
+	s := &state{Records: map[string]record{}}
+	if raw != nil {
+		if err := decodeLedger(raw, s); err != nil {
+			return nil, fmt.Errorf("read ledger %s: %w. This node does not guess what it holds: restore the file from a backup, "+
+				"or make sure that no guest of this cloud runs here, move the file away and start again; the control plane sends the assignment anew", store.Where(), err)
+		}
+	}
+	l := &ledger{store: store}
+	l.cur.Store(s)
+	return l, nil
+}
+
+func decodeLedger(raw []byte, s *state) error {
+	var e envelope
+	if err := json.Unmarshal(raw, &e); err != nil {
+		return fmt.Errorf("the file is damaged: %w", err)
+	}
+	if e.Format != ledgerFormat {
+		return fmt.Errorf("the file has format %d and this agent reads format %d", e.Format, ledgerFormat)
+	}
+	sum := sha256.Sum256(e.State)
+	if hex.EncodeToString(sum[:]) != e.SHA256 {
+		return errors.New("the file is damaged: its checksum does not match")
+	}
+	if err := json.Unmarshal(e.State, s); err != nil {
+		return fmt.Errorf("the file is damaged: %w", err)
+	}
+	if s.Records == nil {
+		s.Records = map[string]record{}
+	}
+	return nil
+}
+
+// snapshot is the present state; the caller must not change it.
+func (l *ledger) snapshot() *state { return l.cur.Load() }
+
+// update applies a change and returns when it is on disk. If apply fails, or
+// the disk does, nothing has changed. Changes that come while one is being
+// written go to disk together.
+func (l *ledger) update(apply func(*state) error) error {
+	c := &change{apply: apply}
+	l.queueMu.Lock()
+	l.queue = append(l.queue, c)
+	l.queueMu.Unlock()
+
+	l.writeMu.Lock()
+	defer l.writeMu.Unlock()
+	if c.done {
+		return c.err
+	}
+	l.queueMu.Lock()
+	batch := l.queue
+	l.queue = nil
+	l.queueMu.Unlock()
+
+	next := l.snapshot()
+	for _, c := range batch {
+		trial := &state{Assignment: next.Assignment, Records: maps.Clone(next.Records)}
+		if c.err = c.apply(trial); c.err == nil {
+			next = trial
+		}
+	}
+	var err error
+	if next != l.snapshot() {
+		if err = l.save(next); err == nil {
+			l.cur.Store(next)
+		}
+	}
+	for _, c := range batch {
+		c.done = true
+		if c.err == nil {
+			c.err = err
+		}
+	}
+	return c.err
+}
+
+func (l *ledger) save(s *state) error {
+	inner, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("write ledger: %w", err)
+	}
+	sum := sha256.Sum256(inner)
+	raw, err := json.Marshal(envelope{Format: ledgerFormat, SHA256: hex.EncodeToString(sum[:]), State: inner})
+	if err != nil {
+		return fmt.Errorf("write ledger: %w", err)
+	}
+	if err := l.store.Save(raw); err != nil {
+		return fmt.Errorf("write ledger %s: %w", l.store.Where(), err)
+	}
+	return nil
+}
+
+// FileStore is a Store in one file.
+type FileStore string
+
+// Where implements Store.
+func (f FileStore) Where() string { return string(f) }
+
+// Load implements Store.
+func (f FileStore) Load() ([]byte, error) {
+	raw, err := os.ReadFile(string(f))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil && raw == nil {
+		raw = []byte{}
+	}
+	return raw, err
+}
+
+// Save implements Store: the old document or the new one is there after a crash.
+func (f FileStore) Save(raw []byte) error { return writeDurably(string(f), raw) }
+
+// writeDurably replaces a file (0600) by way of a synced temporary one.
+func writeDurably(path string, raw []byte) error {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	tmp, err := os.OpenFile(path+".tmp", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = tmp.Write(raw)
+	if err == nil {
+		err = tmp.Sync()
+	}
+	if closeErr := tmp.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(path+".tmp", path); err != nil {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// MemoryStore is a Store for nodes that are simulated inside one process.
+type MemoryStore struct {
+	mu  sync.Mutex
+	raw []byte
+}
+
+// Where implements Store.
+func (m *MemoryStore) Where() string { return "memory" }
+
+// Load implements Store.
+func (m *MemoryStore) Load() ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.raw, nil
+}
+
+// Save implements Store.
+func (m *MemoryStore) Save(raw []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.raw = raw
+	return nil
+}

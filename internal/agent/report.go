@@ -1,0 +1,180 @@
+package agent
+
+import (
+	"context"
+	"math/rand/v2"
+	"sort"
+	"time"
+
+	"github.com/tenon-cloud/tenon/internal/device"
+	"github.com/tenon-cloud/tenon/internal/nodewire"
+)
+
+// reportLoop reports at once when something changes, and else now and then.
+func (a *Agent) reportLoop(ctx context.Context) {
+	a.awaitFirstLook(ctx)
+	wait := 100 * time.Millisecond
+	for ctx.Err() == nil {
+		sent := time.Now()
+		call, cancel := context.WithTimeout(ctx, 10*time.Second)
+		answer, err := a.cfg.Door.Report(call, a.Report())
+		cancel()
+		if err != nil {
+			if ctx.Err() == nil {
+				a.log.Warn("report", "error", err, "retry_in", wait)
+			}
+			if !sleep(ctx, wait/2+time.Duration(rand.Int64N(int64(wait/2)+1))) {
+				return
+			}
+			wait = min(2*wait, a.t.Report)
+			continue
+		}
+		wait = 100 * time.Millisecond
+		interval := a.t.Report
+		if n := answer.NextSeconds; n >= 1 && n <= 60 {
+			interval = time.Duration(n) * time.Second
+		}
+		t := time.NewTimer(interval)
+		select {
+		case <-t.C:
+		case <-a.changed:
+			if !sleep(ctx, a.t.Coalesce-time.Since(sent)) {
+				return
+			}
+		case <-ctx.Done():
+		}
+		t.Stop()
+		select { // what changed meanwhile is in the next one
+		case <-a.changed:
+		default:
+		}
+	}
+}
+
+// awaitFirstLook holds the first report until every instance was looked at once:
+// before that "pending" would be a guess.
+func (a *Agent) awaitFirstLook(ctx context.Context) {
+	deadline := time.Now().Add(3 * time.Second)
+	for time.Now().Before(deadline) {
+		known := true
+		a.mu.Lock()
+		for _, w := range a.workers {
+			w.mu.Lock()
+			known = known && w.pub.known
+			w.mu.Unlock()
+		}
+		a.mu.Unlock()
+		if known {
+			return
+		}
+		t := time.NewTimer(100 * time.Millisecond)
+		select {
+		case <-a.changed:
+		case <-t.C:
+		case <-ctx.Done():
+		}
+		t.Stop()
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// Report is the node's view now.
+func (a *Agent) Report() nodewire.Report {
+	now := time.Now()
+	r := nodewire.Report{
+		Version:  a.ledger.snapshot().version(),
+		Sequence: a.sequence.Add(1), BootID: a.cfg.Host.BootID, Agent: a.cfg.Version,
+		VCPU: a.cfg.Host.VCPU, MemoryMiB: a.cfg.Host.MemoryMiB,
+		ProbeOK: true, GPUs: []nodewire.GPU{}, Instances: []nodewire.InstanceReport{}, Drivers: map[string]string{},
+	}
+	if inv := a.inventory.Load(); inv != nil {
+		r.GPUs, r.ProbeOK = inv.GPUs, inv.OK
+	}
+	if o := a.orphans.Load(); o != nil {
+		r.Orphans = *o
+	}
+	if d := a.drivers.Load(); d != nil {
+		r.Drivers = *d
+	}
+	a.mu.Lock()
+	workers := make([]*worker, 0, len(a.workers))
+	for _, w := range a.workers {
+		workers = append(workers, w)
+	}
+	a.mu.Unlock()
+	for _, w := range workers {
+		if ir, known := w.report(now); known {
+			r.Instances = append(r.Instances, ir)
+		}
+	}
+	sort.Slice(r.Instances, func(i, j int) bool { return r.Instances[i].ID < r.Instances[j].ID })
+	return r
+}
+
+// takeInventory reads the cards; what can't be read stays as it was, unknown.
+func (a *Agent) takeInventory(ctx context.Context) {
+	if a.cfg.Board == nil {
+		a.inventory.Store(&device.Inventory{OK: true, GPUs: []nodewire.GPU{}})
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	inv, err := a.cfg.Board.Inventory(ctx)
+	if err != nil {
+		a.log.Warn("read GPUs", "error", err)
+		inv = device.Inventory{}
+		if last := a.inventory.Load(); last != nil {
+			for _, g := range last.GPUs {
+				g.State, g.Reason = "unknown", "the probe failed"
+				inv.GPUs = append(inv.GPUs, g)
+			}
+		}
+	}
+	if inv.GPUs == nil {
+		inv.GPUs = []nodewire.GPU{}
+	}
+	a.inventory.Store(&inv)
+}
+
+// findOrphans lists what is here and was never ours. What is forgotten or
+// assigned while the lists are read is in one of the two snapshots.
+func (a *Agent) findOrphans(ctx context.Context) {
+	before := a.ledger.snapshot()
+	found := []nodewire.Orphan{}
+	add := func(driver, id, what string) {
+		if _, ours := before.Records[id]; !ours {
+			found = append(found, nodewire.Orphan{Driver: driver, ID: id, What: what})
+		}
+	}
+	for name, j := range a.guests {
+		list, err := j.fresh(ctx)
+		if err != nil {
+			a.log.Warn("list guests", "driver", name, "error", err)
+			return // unknown: what was found before stands
+		}
+		for id, g := range list {
+			add(name, id, "guest, "+string(g.State))
+		}
+	}
+	held, err := a.held.fresh(ctx)
+	if err != nil {
+		a.log.Warn("list held devices", "error", err)
+		return
+	}
+	for id := range held {
+		add("device", id, "GPU share")
+	}
+	after := a.ledger.snapshot()
+	orphans := found[:0]
+	for _, o := range found {
+		if _, ours := after.Records[o.ID]; !ours {
+			orphans = append(orphans, o)
+		}
+	}
+	sort.Slice(orphans, func(i, j int) bool {
+		return orphans[i].Driver+orphans[i].ID < orphans[j].Driver+orphans[j].ID
+	})
+	a.orphans.Store(&orphans)
+}

@@ -1,0 +1,285 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tenon-cloud/tenon/internal/device"
+	"github.com/tenon-cloud/tenon/internal/hypervisor"
+	"github.com/tenon-cloud/tenon/internal/nodewire"
+)
+
+// defaultGrace is for guests whose assignment is no longer there to say.
+const defaultGrace = 10 * time.Second
+
+// errSuperseded: the record or the assignment changed under the step.
+var errSuperseded = errors.New("superseded by a newer assignment")
+
+// make prepares, gets the devices and starts; each part leaves alone what is
+// there already.
+func (w *worker) make(ctx context.Context, v view) error {
+	d := w.a.driver(v.want.Kind)
+	if d == nil {
+		return &hypervisor.Failure{Reason: nodewire.ReasonStart, Final: true, Message: "this node can't run instances of kind " + v.want.Kind}
+	}
+	// A step that shows no sign of life for long is broken off and tried again.
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	dog := time.AfterFunc(w.a.t.StepTimeout, func() { cancel(context.DeadlineExceeded) })
+	defer dog.Stop()
+
+	spec := hypervisor.Spec{Instance: *v.want}
+	err := d.Prepare(ctx, spec, func(step, message string, percent int) {
+		dog.Reset(w.a.t.StepTimeout)
+		w.progress(step, message, percent)
+	})
+	if err != nil {
+		return asFailure(ctx, err, nodewire.ReasonImagePull, "the image could not be prepared")
+	}
+	w.change(func(p *published) { p.state, p.progress, p.message, p.reason = nodewire.GuestStarting, nil, "", "" })
+	dog.Reset(w.a.t.StepTimeout)
+	if len(v.want.Devices) > 0 {
+		if spec.CDIDevices, err = w.devices(ctx, v.want); err != nil {
+			return err
+		}
+	}
+	g, err := d.Start(ctx, spec)
+	if err != nil {
+		return asFailure(ctx, err, nodewire.ReasonStart, "the instance could not be started")
+	}
+	if g.State == hypervisor.Running {
+		w.showRunning(&g, v.want)
+	}
+	return nil
+}
+
+// devices makes the assigned ones exist. No guest of an earlier epoch is there
+// (decide clears it first), so what such an epoch still holds is nobody's.
+func (w *worker) devices(ctx context.Context, want *nodewire.Instance) ([]string, error) {
+	if w.a.cfg.Board == nil {
+		return nil, &hypervisor.Failure{Reason: nodewire.ReasonDevice, Final: true, Message: "this node has no GPUs"}
+	}
+	if err := w.a.cfg.Board.Release(ctx, w.id, want.Epoch-1); err != nil {
+		return nil, asFailure(ctx, err, nodewire.ReasonDevice, "the GPU could not be prepared")
+	}
+	names, err := w.a.cfg.Board.Prepare(ctx, w.id, want.Epoch, want.Devices)
+	if err != nil {
+		f := asFailure(ctx, err, nodewire.ReasonDevice, "the GPU could not be prepared")
+		var fail *hypervisor.Failure
+		if errors.As(f, &fail) && errors.Is(err, device.ErrImpossible) {
+			fail.Final = true
+		}
+		return nil, f
+	}
+	return names, nil
+}
+
+// asFailure gives an error a reason, unless it has one.
+func asFailure(ctx context.Context, err error, reason, message string) error {
+	var f *hypervisor.Failure
+	if errors.As(err, &f) {
+		return err
+	}
+	if context.Cause(ctx) == context.DeadlineExceeded { //nolint:errorlint // our own cause, never wrapped
+		message += ": no sign of life for too long"
+	}
+	return &hypervisor.Failure{Reason: reason, Message: message, Err: err}
+}
+
+// progress publishes how far a slow step is.
+func (w *worker) progress(step, message string, percent int) {
+	w.mu.Lock()
+	if percent > w.fails.percent { // it moves: failures before this don't count
+		w.fails = failures{percent: percent}
+	}
+	w.mu.Unlock()
+	w.change(func(p *published) {
+		p.state, p.message, p.progress, p.reason = nodewire.GuestStarting, message, nil, ""
+		if step == "pull" || step == "unpack" {
+			p.state = nodewire.GuestPulling
+		}
+		if percent >= 0 {
+			p.progress = &percent
+		}
+	})
+}
+
+// watch publishes a running guest and records that it was started.
+func (w *worker) watch(v view) error {
+	w.showRunning(v.guest, v.want)
+	if v.rec.RunGeneration == v.want.Generation && v.rec.RunBoot == w.a.cfg.Host.BootID {
+		return nil
+	}
+	return w.a.ledger.update(func(s *state) error {
+		rec, ok := s.Records[w.id]
+		if !ok || rec.Epoch != v.rec.Epoch {
+			return nil // the next look sees to it
+		}
+		rec.RunGeneration, rec.RunBoot = v.guest.Generation, w.a.cfg.Host.BootID
+		s.Records[w.id] = rec
+		return nil
+	})
+}
+
+// restart ends this run of the same epoch; the devices stay where they are.
+func (w *worker) restart(ctx context.Context, v view) error {
+	d := w.a.driver(v.rec.Kind)
+	if err := w.stop(ctx, d, v, grace(v.want)); err != nil {
+		return err
+	}
+	if err := d.Remove(ctx, w.id, true); err != nil {
+		return fmt.Errorf("remove guest: %w", err)
+	}
+	return nil
+}
+
+// clear gives back what earlier epochs hold.
+func (w *worker) clear(ctx context.Context, v view) error {
+	epochs := v.rec.Earlier
+	if v.guest != nil && v.guest.Epoch != v.want.Epoch {
+		epochs = append([]int64{v.guest.Epoch}, epochs...)
+	}
+	// A guest of the present epoch can't be there: it starts only after this.
+	if err := w.giveBack(ctx, v, epochs, true, grace(v.want)); err != nil {
+		return err
+	}
+	return w.a.ledger.update(func(s *state) error {
+		if rec, ok := s.Records[w.id]; ok && rec.Epoch == v.rec.Epoch {
+			rec.Earlier = nil
+			s.Records[w.id] = rec
+		}
+		return nil
+	})
+}
+
+// end writes down how the run ended, before anything of it is given back.
+func (w *worker) end(ctx context.Context, v view, e ending) error {
+	if v.guest != nil && v.guest.State == hypervisor.Exited {
+		e.LastLines = w.lastLines(ctx, v.rec.Kind)
+	}
+	return w.writeEnd(v.want, e)
+}
+
+func (w *worker) writeEnd(want *nodewire.Instance, e ending) error {
+	if want == nil {
+		return errSuperseded
+	}
+	e.At = time.Now()
+	return w.a.ledger.update(func(s *state) error {
+		rec, ok := s.Records[w.id]
+		if !ok || rec.Epoch != want.Epoch {
+			return errSuperseded
+		}
+		if rec.End != nil && e.ExitCode == nil { // gone after stopped or failed
+			e.ExitCode = rec.End.ExitCode
+			e.RanForSeconds = max(e.RanForSeconds, rec.End.RanForSeconds)
+		}
+		rec.End = &e
+		s.Records[w.id] = rec
+		return nil
+	})
+}
+
+// finish gives everything back, proves it and reports the end.
+func (w *worker) finish(ctx context.Context, v view) error {
+	e := *v.rec.End
+	if v.guest != nil {
+		g, err := w.a.driver(v.rec.Kind).Stop(ctx, w.id, grace(v.want))
+		if err != nil && !errors.Is(err, hypervisor.ErrNoGuest) {
+			return fmt.Errorf("stop guest: %w", err)
+		}
+		if err == nil && e.ExitCode == nil && g.State == hypervisor.Exited {
+			e.ExitCode = &g.ExitCode
+			e.RanForSeconds = max(e.RanForSeconds, ran(view{guest: &g}))
+		}
+		if e.LastLines == "" && e.State != nodewire.GuestGone {
+			e.LastLines = w.lastLines(ctx, v.rec.Kind)
+		}
+	}
+	if err := w.giveBack(ctx, v, append([]int64{v.rec.Epoch}, v.rec.Earlier...), e.State != nodewire.GuestGone, grace(v.want)); err != nil {
+		return err
+	}
+	e.Done = true
+	return w.a.ledger.update(func(s *state) error {
+		rec, ok := s.Records[w.id]
+		if !ok || rec.Epoch != v.rec.Epoch {
+			return errSuperseded
+		}
+		rec.End, rec.Earlier = &e, nil
+		s.Records[w.id] = rec
+		return nil
+	})
+}
+
+// forget leaves no trace of an instance that is no longer assigned.
+func (w *worker) forget(ctx context.Context, v view) error {
+	epochs := append([]int64{v.rec.Epoch}, v.rec.Earlier...)
+	if v.guest != nil {
+		epochs = append(epochs, v.guest.Epoch)
+	}
+	if err := w.giveBack(ctx, v, epochs, false, defaultGrace); err != nil {
+		return err
+	}
+	return w.a.ledger.update(func(s *state) error {
+		if s.want(w.id) != nil {
+			return errSuperseded
+		}
+		delete(s.Records, w.id)
+		return nil
+	})
+}
+
+// giveBack ends the guest, then releases the devices of some epochs, in this
+// order only, and returns nil once neither the engine nor the board shows them.
+func (w *worker) giveBack(ctx context.Context, v view, epochs []int64, keepLogs bool, grace time.Duration) error {
+	if d := w.a.driver(v.rec.Kind); d != nil {
+		if err := w.stop(ctx, d, v, grace); err != nil {
+			return err
+		}
+		if err := d.Remove(ctx, w.id, keepLogs); err != nil && !errors.Is(err, hypervisor.ErrNoGuest) {
+			return fmt.Errorf("remove guest: %w", err)
+		}
+		left, err := w.look(ctx, v.rec.Kind)
+		if err != nil {
+			return err
+		}
+		if left != nil {
+			return fmt.Errorf("remove guest: the engine still has it (%s)", left.State)
+		}
+	}
+	if w.a.cfg.Board == nil {
+		return nil
+	}
+	for _, e := range epochs {
+		if err := w.a.cfg.Board.Release(ctx, w.id, e); err != nil {
+			return fmt.Errorf("release devices: %w", err)
+		}
+	}
+	held, err := w.a.held.fresh(ctx)
+	if err != nil {
+		return fmt.Errorf("list held devices: %w", err)
+	}
+	if len(held[w.id]) > 0 {
+		return fmt.Errorf("release devices: the board still holds %d", len(held[w.id]))
+	}
+	return nil
+}
+
+func (w *worker) stop(ctx context.Context, d hypervisor.Driver, v view, grace time.Duration) error {
+	if v.guest == nil {
+		return nil
+	}
+	if _, err := d.Stop(ctx, w.id, grace); err != nil && !errors.Is(err, hypervisor.ErrNoGuest) {
+		return fmt.Errorf("stop guest: %w", err)
+	}
+	return nil
+}
+
+func grace(want *nodewire.Instance) time.Duration {
+	if want == nil || want.StopGraceSeconds <= 0 {
+		return defaultGrace
+	}
+	return time.Duration(want.StopGraceSeconds) * time.Second
+}

@@ -1,0 +1,265 @@
+// Package fake makes simulated guests: they take as long to start as they are
+// told, run until they are stopped or told to exit, and say in everything they
+// show that they are simulated. It serves nodes that only book and the agent's
+// tests; an Engine outlives the agent that uses it, like a real engine.
+//
+// It may import hypervisor and nodewire.
+package fake
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/tenon-cloud/tenon/internal/hypervisor"
+)
+
+// Options says how quick guests are.
+type Options struct {
+	PrepareDelay time.Duration
+	StartDelay   time.Duration
+	StopDelay    time.Duration // of a guest's graceful end
+	// Hook, if set, is called as a step of a guest begins (prepare, start, stop,
+	// remove) and may fail it; it may block until ctx ends.
+	Hook func(ctx context.Context, step, id string) error
+}
+
+// Engine holds the guests.
+type Engine struct {
+	opts Options
+
+	mu       sync.Mutex
+	guests   map[string]*guest
+	watchers map[chan string]struct{}
+	faults   []string
+}
+
+type guest struct {
+	hypervisor.Guest
+	cdi    []string
+	lines  []string
+	ended  chan struct{} // closed when it is no longer running
+	logged chan struct{} // closed and replaced with each line
+}
+
+var _ hypervisor.Driver = (*Engine)(nil)
+
+// New makes an engine without guests.
+func New(opts Options) *Engine {
+	return &Engine{opts: opts, guests: map[string]*guest{}, watchers: map[chan string]struct{}{}}
+}
+
+// Name implements hypervisor.Driver.
+func (e *Engine) Name() string { return "fake" }
+
+// Check implements hypervisor.Driver.
+func (e *Engine) Check(context.Context) (string, error) { return "simulated", nil }
+
+// Close implements hypervisor.Driver; guests go on.
+func (e *Engine) Close() error { return nil }
+
+// Prepare takes the time of a pull.
+func (e *Engine) Prepare(ctx context.Context, spec hypervisor.Spec, progress hypervisor.Progress) error {
+	if err := e.hook(ctx, "prepare", spec.ID); err != nil {
+		return err
+	}
+	const parts = 4
+	for i := range parts {
+		progress("pull", "pulling a simulated image", 100*i/parts)
+		if err := wait(ctx, e.opts.PrepareDelay/parts); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Start makes a guest and lets it run.
+func (e *Engine) Start(ctx context.Context, spec hypervisor.Spec) (hypervisor.Guest, error) {
+	if err := e.hook(ctx, "start", spec.ID); err != nil {
+		return hypervisor.Guest{}, err
+	}
+	if err := wait(ctx, e.opts.StartDelay); err != nil {
+		return hypervisor.Guest{}, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if g := e.guests[spec.ID]; g != nil {
+		if g.State == hypervisor.Running && g.Epoch == spec.Epoch {
+			return g.Guest, nil
+		}
+		return hypervisor.Guest{}, fmt.Errorf("start simulated guest %s: one of epoch %d is %s", spec.ID, g.Epoch, g.State)
+	}
+	for id, g := range e.guests {
+		for _, theirs := range g.cdi {
+			for _, ours := range spec.CDIDevices {
+				if g.State == hypervisor.Running && ours == theirs {
+					e.faults = append(e.faults, fmt.Sprintf("%s and %s hold %s", id, spec.ID, ours))
+				}
+			}
+		}
+	}
+	g := &guest{
+		Guest: hypervisor.Guest{
+			ID: spec.ID, Epoch: spec.Epoch, Generation: spec.Generation, State: hypervisor.Running,
+			StartedAt: time.Now(), Devices: spec.Devices,
+		},
+		cdi: spec.CDIDevices, ended: make(chan struct{}), logged: make(chan struct{}),
+	}
+	g.log("simulated guest " + spec.Name + " started")
+	e.guests[spec.ID] = g
+	e.changed(spec.ID)
+	return g.Guest, nil
+}
+
+// Stop ends a guest.
+func (e *Engine) Stop(ctx context.Context, id string, grace time.Duration) (hypervisor.Guest, error) {
+	if err := e.hook(ctx, "stop", id); err != nil {
+		return hypervisor.Guest{}, err
+	}
+	e.mu.Lock()
+	g := e.guests[id]
+	running := g != nil && g.State == hypervisor.Running
+	e.mu.Unlock()
+	if running {
+		if err := wait(ctx, min(e.opts.StopDelay, grace)); err != nil {
+			return hypervisor.Guest{}, err
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if g = e.guests[id]; g == nil {
+		return hypervisor.Guest{}, hypervisor.ErrNoGuest
+	}
+	if g.State == hypervisor.Running {
+		g.end(143, false)
+		e.changed(id)
+	}
+	return g.Guest, nil
+}
+
+// Remove forgets a guest that has ended.
+func (e *Engine) Remove(ctx context.Context, id string, _ bool) error {
+	if err := e.hook(ctx, "remove", id); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	g := e.guests[id]
+	if g == nil {
+		return nil
+	}
+	if g.State == hypervisor.Running {
+		return fmt.Errorf("remove simulated guest %s: it runs", id)
+	}
+	delete(e.guests, id)
+	e.changed(id)
+	return nil
+}
+
+// List is every guest.
+func (e *Engine) List(context.Context) ([]hypervisor.Guest, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	out := make([]hypervisor.Guest, 0, len(e.guests))
+	for _, g := range e.guests {
+		out = append(out, g.Guest)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].ID < out[j].ID })
+	return out, nil
+}
+
+// Changes yields the ids of guests that changed.
+func (e *Engine) Changes(ctx context.Context) <-chan string {
+	in, out := make(chan string, 64), make(chan string)
+	e.mu.Lock()
+	e.watchers[in] = struct{}{}
+	e.mu.Unlock()
+	go func() {
+		defer close(out)
+		defer func() {
+			e.mu.Lock()
+			delete(e.watchers, in)
+			e.mu.Unlock()
+		}()
+		for {
+			select {
+			case id := <-in:
+				select {
+				case out <- id:
+				case <-ctx.Done():
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return out
+}
+
+// Exit makes a running guest end by itself.
+func (e *Engine) Exit(id string, code int) { e.exit(id, code, false) }
+
+// ExitOOM makes a running guest end for want of memory.
+func (e *Engine) ExitOOM(id string) { e.exit(id, 137, true) }
+
+func (e *Engine) exit(id string, code int, oom bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if g := e.guests[id]; g != nil && g.State == hypervisor.Running {
+		g.log(fmt.Sprintf("simulated guest exits with %d", code))
+		g.end(code, oom)
+		e.changed(id)
+	}
+}
+
+// Faults lists what no agent may do and one did: two guests on one device.
+func (e *Engine) Faults() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return append([]string(nil), e.faults...)
+}
+
+func (g *guest) end(code int, oom bool) {
+	g.State, g.ExitCode, g.OOMKilled, g.ExitedAt = hypervisor.Exited, code, oom, time.Now()
+	close(g.ended)
+}
+
+func (g *guest) log(line string) {
+	g.lines = append(g.lines, line)
+	close(g.logged)
+	g.logged = make(chan struct{})
+}
+
+// changed must be called with mu held; a full watcher misses a hint.
+func (e *Engine) changed(id string) {
+	for w := range e.watchers {
+		select {
+		case w <- id:
+		default:
+		}
+	}
+}
+
+func (e *Engine) hook(ctx context.Context, step, id string) error {
+	if e.opts.Hook != nil {
+		return e.opts.Hook(ctx, step, id)
+	}
+	return ctx.Err()
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
