@@ -11,7 +11,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
+	"math"
 	"os"
 	"strings"
 	"sync"
@@ -38,7 +38,7 @@ type Endpoint struct {
 type Config struct {
 	Embedded   func() (Endpoint, error) // asked at each pull, since certificates are renewed
 	StallAfter time.Duration            // a pull that brings no byte for so long fails; default 45 s
-	Logger     *slog.Logger
+	Room       func() int64                // free bytes for unpacked layers; default: unlimited
 }
 
 // snapshotter holds the layers; guests mount them themselves, as lower layers.
@@ -65,8 +65,8 @@ func New(c *client.Client, cfg Config) *Puller {
 	if cfg.StallAfter == 0 {
 		cfg.StallAfter = 45 * time.Second
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
+	if cfg.Room == nil {
+		cfg.Room = func() int64 { return math.MaxInt64 }
 	}
 	return &Puller{client: c, cfg: cfg, flights: map[string]*flight{}, ready: map[string]Image{}}
 }

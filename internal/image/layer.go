@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/containerd/containerd/v2/client"
@@ -18,9 +19,12 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
+var errNoRoom = errors.New("the unpacked layers are larger than the free space")
+
 // scanLayer reads a layer's table of contents before anything is unpacked. It
-// refuses entries that leave the layer's root and returns its device nodes.
-func scanLayer(ctx context.Context, store content.Provider, d ocispec.Descriptor) (devices []string, err error) {
+// refuses entries that leave the layer's root, takes the files' sizes from room,
+// which all layers of an image share, and returns the device nodes.
+func scanLayer(ctx context.Context, store content.Provider, d ocispec.Descriptor, room *atomic.Int64) (devices []string, err error) {
 	blob, err := store.ReaderAt(ctx, d)
 	if err != nil {
 		return nil, fmt.Errorf("open layer: %w", err)
@@ -45,6 +49,9 @@ func scanLayer(ctx context.Context, store content.Provider, d ocispec.Descriptor
 		}
 		if !staysInside(h.Name) || (h.Typeflag == tar.TypeLink && !staysInside(h.Linkname)) {
 			return nil, refuse(fmt.Sprintf("a layer holds the entry %q, which leaves the image's root", printable(h.Name)), nil)
+		}
+		if h.Typeflag == tar.TypeReg && room.Add(-h.Size) < 0 {
+			return nil, errNoRoom
 		}
 		if h.Typeflag == tar.TypeChar || h.Typeflag == tar.TypeBlock {
 			devices = append(devices, h.Name)

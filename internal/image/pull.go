@@ -6,14 +6,17 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/remotes"
 	"github.com/containerd/errdefs"
+	"github.com/containerd/log"
 	"github.com/containerd/platforms"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/sirupsen/logrus"
 
 	"github.com/tenon-cloud/tenon/internal/nodewire"
 )
@@ -24,7 +27,7 @@ func (p *Puller) pull(f *flight, img nodewire.Image) (Image, error) {
 	if err != nil {
 		return Image{}, refuse("the image reference can't be used: "+err.Error(), err)
 	}
-	ctx, release, err := p.client.WithLease(f.ctx) // holds the parts until the record does
+	ctx, release, err := p.client.WithLease(quiet(f.ctx)) // holds the parts until the record does
 	if err != nil {
 		return Image{}, fmt.Errorf("take image lease: %w", err)
 	}
@@ -60,6 +63,13 @@ func (p *Puller) pull(f *flight, img nodewire.Image) (Image, error) {
 	return p.load(ctx, img.Digest)
 }
 
+// quiet drops the client library's own log lines: what went wrong is in the error.
+func quiet(ctx context.Context) context.Context {
+	l := logrus.New()
+	l.SetOutput(io.Discard)
+	return log.WithLogger(ctx, logrus.NewEntry(l))
+}
+
 // fetch brings every part of the image for this node's platform into the content
 // store and scans its layers; it returns the device nodes by layer digest.
 func (p *Puller) fetch(ctx context.Context, f *flight, s source) (ocispec.Descriptor, map[string][]string, error) {
@@ -76,6 +86,8 @@ func (p *Puller) fetch(ctx context.Context, f *flight, s source) (ocispec.Descri
 	if err != nil {
 		return target, nil, err
 	}
+	var room atomic.Int64
+	room.Store(p.cfg.Room())
 	var mu sync.Mutex
 	devices := map[string][]string{}
 	store := p.client.ContentStore()
@@ -88,7 +100,7 @@ func (p *Puller) fetch(ctx context.Context, f *flight, s source) (ocispec.Descri
 		}
 		f.complete(d.Digest.String(), d.Size)
 		if images.IsLayerType(d.MediaType) {
-			found, err := scanLayer(ctx, store, d)
+			found, err := scanLayer(ctx, store, d, &room)
 			if err != nil {
 				return nil, err
 			}

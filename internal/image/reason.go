@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"syscall"
 
@@ -37,7 +38,7 @@ func explain(ctx context.Context, s source, err error) error {
 			return &hypervisor.Failure{Reason: nodewire.ReasonImagePull, Err: err, Message: s.host + ": " + cause.Error()}
 		}
 	}
-	if errors.Is(err, syscall.ENOSPC) || strings.Contains(err.Error(), "no space left on device") {
+	if errors.Is(err, errNoRoom) || errors.Is(err, syscall.ENOSPC) || strings.Contains(err.Error(), "no space left on device") {
 		return &hypervisor.Failure{Reason: nodewire.ReasonDiskFull, Err: err, Message: "the node has no room for this image"}
 	}
 	message, final := describe(s, err)
@@ -49,6 +50,7 @@ func describe(s source, err error) (message string, final bool) {
 		status remoteserrors.ErrUnexpectedStatus
 		codes  docker.Errors
 		dns    *net.DNSError
+		asked  *url.Error
 	)
 	what := s.repository + "@" + s.digest.String()
 	switch {
@@ -70,6 +72,8 @@ func describe(s source, err error) (message string, final bool) {
 		return s.host + " sent content that does not match its digest", true
 	case errors.As(err, &dns):
 		return "the registry's name " + dns.Name + " is not known", false
+	case errors.As(err, &asked):
+		return s.host + ": " + printable(asked.Err.Error()), false
 	default:
 		return s.host + ": " + printable(err.Error()), false
 	}

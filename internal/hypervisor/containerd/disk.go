@@ -37,6 +37,14 @@ func newDisks(cfg Config) *disks {
 
 func (p *disks) path(id string) string { return filepath.Join(p.dir, id) }
 
+func freeBytes(path string) int64 {
+	var st unix.Statfs_t
+	if unix.Statfs(path, &st) != nil {
+		return 0
+	}
+	return int64(st.Bavail) * st.Bsize
+}
+
 func isBtrfs(path string) bool {
 	var st unix.Statfs_t
 	return unix.Statfs(path, &st) == nil && st.Type == unix.BTRFS_SUPER_MAGIC
@@ -57,11 +65,7 @@ func (p *disks) open(ctx context.Context) error {
 	}
 	size := p.poolMiB << 20
 	if size == 0 {
-		var st unix.Statfs_t
-		if err := unix.Statfs(filepath.Dir(p.dir), &st); err != nil {
-			return fmt.Errorf("measure free space: %w", err)
-		}
-		size = int64(st.Bavail) * st.Bsize / 2
+		size = freeBytes(filepath.Dir(p.dir)) / 2
 	}
 	size = max(size, 256<<20) // btrfs's own least is a little over 100 MiB
 	if err := os.Remove(p.image); err != nil && !errors.Is(err, fs.ErrNotExist) {

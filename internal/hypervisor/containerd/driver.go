@@ -82,6 +82,9 @@ func New(cfg Config) (*Driver, error) {
 		}
 		cfg.LogCommand = []string{self, LogWriterCommand}
 	}
+	if cfg.Image.Room == nil {
+		cfg.Image.Room = func() int64 { return freeBytes(cfg.StateDir) }
+	}
 	if err := makeFolders(cfg); err != nil {
 		return nil, err
 	}
