@@ -164,6 +164,31 @@ func TestNothingAfterTheLastProofOfLife(t *testing.T) {
 	wantSpans(t, meter(t, run, lost, next, late), "10:00-10:22 x1", "10:22-23:00 x1")
 }
 
+func TestOfTwoProofsTheLaterCounts(t *testing.T) {
+	t.Parallel()
+	run, lost := event(1, "10:00", cloud.StateRunning, h100(1)), event(2, "10:20", cloud.StateFailed, h100(1))
+	a, b := event(3, "11:00", cloud.StateFailed, h100(1)), event(4, "11:10", cloud.StateFailed, h100(1))
+	a.RanUntil, b.RanUntil = clock("10:40"), clock("10:35")
+	wantSpans(t, meter(t, run, lost, a, b), "10:00-10:40 x1")
+	wantSpans(t, meter(t, run, lost, b, a), "10:00-10:40 x1")
+}
+
+// The next run begins, by a clock that was set back, under a stored segment.
+func TestARunThatBeginsUnderAStoredSegment(t *testing.T) {
+	t.Parallel()
+	run, stop, next := event(1, "10:00", cloud.StateRunning, h100(1)), event(2, "10:30", cloud.StateStopped, h100(1)), event(3, "10:20", cloud.StateRunning, h100(2))
+	next.Epoch = 2
+	wantSpans(t, meter(t, run, stop, next), "10:00-10:20 x1", "10:20-10:30 x2", "10:30-23:00 x2")
+	for at, want := range map[string][]string{
+		"10:25": {"10:00-10:20 x1", "10:20-10:25 x2"},
+		"10:40": {"10:00-10:20 x1", "10:20-10:30 x2", "10:30-10:40 x2"},
+	} {
+		end := event(4, at, cloud.StateStopped, h100(2))
+		end.Epoch = 2
+		wantSpans(t, meter(t, run, stop, next, end), want...)
+	}
+}
+
 func TestLateNewsOfAResize(t *testing.T) {
 	t.Parallel()
 	run, stop := event(1, "10:00", cloud.StateRunning, h100(4)), event(3, "10:30", cloud.StateStopped, h100(1))
@@ -193,8 +218,9 @@ func TestResumeGoesOn(t *testing.T) {
 // genHistory draws a life of several runs with resizes, and late news about it.
 func genHistory(t *rapid.T) []Event {
 	var out []Event
-	at, epoch := clock("01:00"), int64(0)
-	step := func() { at = at.Add(time.Duration(rapid.IntRange(0, 30).Draw(t, "minutes")) * time.Minute) }
+	at, epoch := clock("02:00"), int64(0)
+	// A clock may be set back.
+	step := func() { at = at.Add(time.Duration(rapid.IntRange(-10, 30).Draw(t, "minutes")) * time.Minute) }
 	add := func(state cloud.InstanceState, gpus int) *Event {
 		out = append(out, Event{ID: derive(cloud.EventID{}, fmt.Sprint(len(out)+1)), Seq: int64(len(out) + 1), Epoch: epoch, State: state, Shape: h100(gpus), At: at})
 		return &out[len(out)-1]

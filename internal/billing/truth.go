@@ -63,8 +63,8 @@ func truth(kind cloud.InstanceKind, events []Event) []piece {
 		if !r.ran.IsZero() {
 			end = r.ran
 		}
-		if i+1 < len(runs) {
-			end = earlier(end, runs[i+1].start())
+		for _, later := range runs[i+1:] { // all of them: a clock may have been set back
+			end = earlier(end, later.start())
 		}
 		end = earlier(end, deleted)
 		for k, p := range r.points {
