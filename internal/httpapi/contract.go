@@ -10,6 +10,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/tenon-cloud/tenon/api"
+	"github.com/tenon-cloud/tenon/internal/authz"
 )
 
 func humaConfig() huma.Config {
@@ -56,6 +57,7 @@ func (s *server) writeContract() error {
 			}
 			delete(op.Responses, "422")
 			delete(op.Responses, "500")
+			streamAnswers(op)
 			op.Responses["default"] = &huma.Response{Description: "A problem", Content: map[string]*huma.MediaType{
 				"application/problem+json": {Schema: problem},
 			}}
@@ -72,6 +74,22 @@ func (s *server) writeContract() error {
 		return err
 	}
 	return nil
+}
+
+// streamAnswers declares what the streams answer, which types can't say.
+func streamAnswers(op *huma.Operation) {
+	plain := func(kind string) *huma.Response {
+		return &huma.Response{Description: "A stream", Content: map[string]*huma.MediaType{kind: {Schema: &huma.Schema{Type: huma.TypeString}}}}
+	}
+	switch authz.Action(op.OperationID) {
+	case authz.InstanceLogs:
+		op.Responses["200"] = plain("text/plain")
+	case authz.ProjectEvents:
+		op.Responses["200"] = plain("text/event-stream")
+	case authz.InstanceExec:
+		delete(op.Responses, "200")
+		op.Responses["101"] = &huma.Response{Description: "The WebSocket is open"}
+	}
 }
 
 // jsonToYAML keeps the order of the JSON, which is sorted, and uses block style.

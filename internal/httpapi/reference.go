@@ -1,5 +1,211 @@
 package httpapi
 
-import "github.com/danielgtaylor/huma/v2"
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"slices"
+	"strings"
 
-func referencePage(*huma.OpenAPI) ([]byte, error) { return nil, nil }
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// The reference is one page without scripts, so that it works offline and under
+// the strictest policy.
+//
+//go:embed reference.html
+var referenceHTML string
+
+var referenceTemplate = template.Must(template.New("reference").Parse(referenceHTML))
+
+type refPage struct {
+	Title      string
+	Paragraphs []string
+	Tags       []refTag
+}
+
+type refTag struct {
+	Name, Anchor, Text string
+	Operations         []refOperation
+}
+
+type refOperation struct {
+	Anchor, Method, Path, Summary, Text string
+	Permission, Public                  string
+	Parameters, Body, Answer            []refField
+	Status, AnswerType, BodyType        string
+	Curl                                string
+}
+
+type refField struct {
+	Name, In, Type, Text string
+	Required             bool
+	Depth                int
+}
+
+func referencePage(doc *huma.OpenAPI) ([]byte, error) {
+	page := refPage{Title: doc.Info.Title, Paragraphs: strings.Split(doc.Info.Description, "\n\n")}
+	for _, t := range doc.Tags {
+		page.Tags = append(page.Tags, refTag{Name: t.Name, Anchor: "tag-" + strings.ToLower(t.Name), Text: t.Description})
+	}
+	paths := make([]string, 0, len(doc.Paths))
+	for p := range doc.Paths {
+		paths = append(paths, p)
+	}
+	slices.Sort(paths)
+	for _, p := range paths {
+		item := doc.Paths[p]
+		for _, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete} {
+			if op == nil {
+				continue
+			}
+			i := slices.IndexFunc(page.Tags, func(t refTag) bool { return t.Name == op.Tags[0] })
+			if i < 0 {
+				return nil, fmt.Errorf("write the reference: %s has no known tag", op.OperationID)
+			}
+			page.Tags[i].Operations = append(page.Tags[i].Operations, refOperationOf(doc, op))
+		}
+	}
+	var b bytes.Buffer
+	if err := referenceTemplate.Execute(&b, page); err != nil {
+		return nil, fmt.Errorf("write the reference: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+func refOperationOf(doc *huma.OpenAPI, op *huma.Operation) refOperation {
+	reg := doc.Components.Schemas
+	o := refOperation{
+		Anchor: op.OperationID, Method: op.Method, Path: op.Path, Summary: op.Summary, Text: op.Description,
+	}
+	o.Permission, _ = op.Extensions["x-permission"].(string)
+	o.Public, _ = op.Extensions["x-public"].(string)
+	for _, p := range op.Parameters {
+		o.Parameters = append(o.Parameters, refField{Name: p.Name, In: p.In, Type: refType(p.Schema), Text: refText(p.Schema, p.Description), Required: p.Required})
+	}
+	if op.RequestBody != nil {
+		s := op.RequestBody.Content["application/json"].Schema
+		o.BodyType, o.Body = refType(s), refFields(reg, s, 0, nil)
+	}
+	for status, r := range op.Responses {
+		if status == "default" {
+			continue
+		}
+		o.Status = status
+		if m := r.Content["application/json"]; m != nil {
+			o.AnswerType, o.Answer = refType(m.Schema), refFields(reg, m.Schema, 0, nil)
+		} else {
+			for kind := range r.Content {
+				o.AnswerType = kind
+			}
+		}
+	}
+	o.Curl = refCurl(op)
+	return o
+}
+
+// refFields flattens a schema, two levels deep.
+func refFields(reg huma.Registry, s *huma.Schema, depth int, above []string) []refField {
+	s = deref(reg, s)
+	if s != nil && s.Type == huma.TypeArray {
+		s = deref(reg, s.Items)
+	}
+	if s == nil || depth > 2 {
+		return nil
+	}
+	names := make([]string, 0, len(s.Properties))
+	for n := range s.Properties {
+		names = append(names, n)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		if ra, rb := slices.Contains(s.Required, a), slices.Contains(s.Required, b); ra != rb {
+			if ra {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a, b)
+	})
+	var out []refField
+	for _, n := range names {
+		p := s.Properties[n]
+		out = append(out, refField{Name: n, Type: refType(p), Text: refText(p, ""), Required: slices.Contains(s.Required, n), Depth: depth})
+		inner := p
+		if p.Type == huma.TypeArray {
+			inner = p.Items
+		}
+		if inner != nil && inner.Ref != "" && !slices.Contains(above, inner.Ref) {
+			out = append(out, refFields(reg, inner, depth+1, append(above, inner.Ref))...)
+		}
+	}
+	return out
+}
+
+func refType(s *huma.Schema) string {
+	switch {
+	case s == nil:
+		return ""
+	case s.Ref != "":
+		return s.Ref[strings.LastIndexByte(s.Ref, '/')+1:]
+	case s.Type == huma.TypeArray:
+		return "list of " + refType(s.Items)
+	case s.Type == huma.TypeObject && s.AdditionalProperties != nil:
+		return "map"
+	case s.Format == "date-time":
+		return "time"
+	case s.Format == "date":
+		return "date"
+	case s.Nullable:
+		return s.Type + " or null"
+	}
+	return s.Type
+}
+
+// refText joins what a field means with what it may be.
+func refText(s *huma.Schema, text string) string {
+	if s == nil {
+		return text
+	}
+	if text == "" {
+		text = s.Description
+	}
+	parts := []string{}
+	if text != "" {
+		parts = append(parts, text)
+	}
+	if len(s.Enum) > 0 {
+		words := make([]string, len(s.Enum))
+		for i, e := range s.Enum {
+			words[i] = fmt.Sprint(e)
+		}
+		parts = append(parts, "one of "+strings.Join(words, ", "))
+	}
+	if s.Minimum != nil && s.Maximum != nil {
+		parts = append(parts, fmt.Sprintf("%g to %g", *s.Minimum, *s.Maximum))
+	}
+	if s.PatternDescription != "" {
+		parts = append(parts, s.PatternDescription)
+	}
+	if s.Default != nil {
+		parts = append(parts, fmt.Sprintf("default %v", s.Default))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// refCurl is a command that can be pasted after `. ./var/tenon.env`.
+func refCurl(op *huma.Operation) string {
+	var b strings.Builder
+	b.WriteString("curl")
+	if op.Method != "GET" {
+		b.WriteString(" -X " + op.Method)
+	}
+	if len(op.Security) > 0 {
+		b.WriteString(` -H "Authorization: Bearer $TENON_TOKEN"`)
+	}
+	if op.RequestBody != nil {
+		b.WriteString(` --json '{…}'`)
+	}
+	path := strings.NewReplacer("{project}", "default", "{", "", "}", "").Replace(op.Path)
+	return b.String() + ` "$TENON_URL` + path + `"`
+}

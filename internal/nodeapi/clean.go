@@ -1,0 +1,171 @@
+package nodeapi
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/tenon-cloud/tenon/internal/gpu"
+	"github.com/tenon-cloud/tenon/internal/nodewire"
+)
+
+// What a node may say at most.
+const (
+	maxInstances = 20_000
+	maxGPUs      = 64
+	maxSlices    = 16
+	maxOrphans   = 256
+	maxDrivers   = 16
+	maxVCPU      = 4096
+	maxMemoryMiB = 64 << 20 // 64 TiB
+	maxLastLines = 16 << 10
+	maxText      = 500
+	maxSeconds   = 10 * 365 * 24 * 3600
+	maxExitCode  = math.MaxInt32
+)
+
+var (
+	guestStates = []string{
+		nodewire.GuestPending, nodewire.GuestPulling, nodewire.GuestStarting, nodewire.GuestRunning,
+		nodewire.GuestStopping, nodewire.GuestStopped, nodewire.GuestFailed, nodewire.GuestGone,
+	}
+	gpuStates  = []string{"ready", "cleaning", "quarantined", "unhealthy", "missing", "unknown"}
+	gpuModes   = []string{"whole", "mig", "shared", "vgpu"}
+	pciForm    = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$`)
+	tokenForm  = regexp.MustCompile(`^[A-Za-z0-9_.:+/-]{1,100}$`)
+	reasonForm = regexp.MustCompile(`^[a-z0-9_]{0,60}$`)
+)
+
+// clean cuts a report to size in place and drops what makes no sense, so that
+// one bad entry costs itself and not the report. It says what it dropped.
+func clean(r *nodewire.Report) (dropped []string) {
+	drop := func(format string, args ...any) {
+		dropped = append(dropped, clip(fmt.Sprintf(format, args...), maxText))
+	}
+	r.BootID, r.Agent, r.Era = text(r.BootID, 100), text(r.Agent, 100), text(r.Era, 64)
+	r.VCPU, r.MemoryMiB = between(r.VCPU, 0, maxVCPU), between(r.MemoryMiB, 0, int64(maxMemoryMiB))
+	r.Generation, r.Sequence = max(0, r.Generation), max(0, r.Sequence)
+
+	if over := len(r.GPUs) - maxGPUs; over > 0 {
+		drop("%d cards over the limit of %d", over, maxGPUs)
+		r.GPUs = r.GPUs[:maxGPUs]
+	}
+	seen := map[string]bool{}
+	r.GPUs = slices.DeleteFunc(r.GPUs, func(g nodewire.GPU) bool {
+		bad := seen[g.UUID] || seen[g.PCIAddress] || !goodGPU(g)
+		if bad {
+			drop("card %q at %q", g.UUID, g.PCIAddress)
+		}
+		seen[g.UUID], seen[g.PCIAddress] = true, true
+		return bad
+	})
+	for i := range r.GPUs {
+		cleanGPU(&r.GPUs[i])
+	}
+
+	if over := len(r.Instances) - maxInstances; over > 0 {
+		drop("%d instances over the limit of %d", over, maxInstances)
+		r.Instances = r.Instances[:maxInstances]
+	}
+	ids := map[string]bool{}
+	r.Instances = slices.DeleteFunc(r.Instances, func(i nodewire.InstanceReport) bool {
+		bad := ids[i.ID] || !tokenForm.MatchString(i.ID) || i.Epoch < 0 || !slices.Contains(guestStates, i.State)
+		if bad {
+			drop("instance %q in state %q", i.ID, i.State)
+		}
+		ids[i.ID] = true
+		return bad
+	})
+	for i := range r.Instances {
+		cleanInstance(&r.Instances[i])
+	}
+
+	r.Orphans = r.Orphans[:min(len(r.Orphans), maxOrphans)]
+	for i, o := range r.Orphans {
+		r.Orphans[i] = nodewire.Orphan{Driver: text(o.Driver, 60), ID: text(o.ID, 200), What: text(o.What, maxText)}
+	}
+	drivers := map[string]string{}
+	for k, v := range r.Drivers {
+		if len(drivers) < maxDrivers {
+			drivers[text(k, 60)] = text(v, maxText)
+		}
+	}
+	r.Drivers = drivers
+	return dropped
+}
+
+func goodGPU(g nodewire.GPU) bool {
+	return tokenForm.MatchString(g.UUID) && pciForm.MatchString(g.PCIAddress) && tokenForm.MatchString(g.Model) && tokenForm.MatchString(g.Geometry) &&
+		slices.Contains(gpuStates, g.State) && slices.Contains(gpuModes, g.Mode) && g.MemoryMiB > 0 && g.MemoryMiB <= maxMemoryMiB
+}
+
+func cleanGPU(g *nodewire.GPU) {
+	g.Reason = text(g.Reason, maxText)
+	g.Index, g.NUMANode = between(g.Index, 0, 1024), between(g.NUMANode, -1, 1024)
+	// How a known model is cut is ours to know.
+	if m, err := gpu.ModelByKey(g.Model); err == nil {
+		g.Geometry = m.Geometry
+	}
+	g.NVLink = slices.DeleteFunc(g.NVLink[:min(len(g.NVLink), maxGPUs)], func(a string) bool { return !pciForm.MatchString(a) })
+	g.Slices = slices.DeleteFunc(g.Slices[:min(len(g.Slices), maxSlices)], func(s nodewire.Slice) bool {
+		return !tokenForm.MatchString(s.Profile) || s.SlotStart < 0 || s.SlotEnd > 8 || s.SlotStart >= s.SlotEnd
+	})
+	for i := range g.Slices {
+		g.Slices[i].UUID, g.Slices[i].Owner = text(g.Slices[i].UUID, 100), text(g.Slices[i].Owner, 100)
+	}
+}
+
+func cleanInstance(i *nodewire.InstanceReport) {
+	if !reasonForm.MatchString(i.Reason) {
+		i.Reason = ""
+	}
+	i.Message, i.LastLines = text(i.Message, maxText), lastText(i.LastLines, maxLastLines)
+	i.Generation = max(0, i.Generation)
+	if i.Progress != nil {
+		*i.Progress = between(*i.Progress, 0, 100)
+	}
+	if i.ExitCode != nil {
+		*i.ExitCode = between(*i.ExitCode, -maxExitCode-1, maxExitCode)
+	}
+	if _, err := netip.ParseAddr(i.Address); err != nil {
+		i.Address = ""
+	}
+	i.StateForSeconds, i.RanForSeconds = seconds(i.StateForSeconds), seconds(i.RanForSeconds)
+}
+
+func seconds(s float64) float64 {
+	if math.IsNaN(s) {
+		return 0
+	}
+	return between(s, 0, maxSeconds)
+}
+
+func between[T int | int64 | float64](v, low, high T) T { return min(max(v, low), high) }
+
+// text makes a string that Postgres takes and a person can read.
+func text(s string, n int) string {
+	return clip(strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", ""), n)
+}
+
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "")
+}
+
+// lastText keeps the end of a long text, from a line's beginning.
+func lastText(s string, n int) string {
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "")
+	if len(s) <= n {
+		return s
+	}
+	s = strings.ToValidUTF8(s[len(s)-n:], "")
+	if i := strings.IndexByte(s, '\n'); i >= 0 && i < len(s)-1 {
+		s = s[i+1:]
+	}
+	return s
+}
