@@ -12,9 +12,9 @@ import (
 // board is the snapshot as the engine changes it, nodes and cards sorted by id
 // so that the order in which they came means nothing.
 type board struct {
-	nodes  []node
-	pools  map[string][]int // indices of nodes; "" holds those of every pool that are not simulated
-	models map[string]int   // interned
+	nodes []node
+	pools map[string][]int // indices of nodes; "" holds those of every pool that are not simulated
+	makes map[cardMake]int // interned
 }
 
 type node struct {
@@ -28,16 +28,22 @@ type node struct {
 	topology *topology
 }
 
+// cardMake is what a request must match: one integer on the board.
+type cardMake struct {
+	model string
+	mode  cloud.GPUMode
+}
+
 type card struct {
 	src   *GPU
-	model int
+	make  int
 	geo   *gpu.Geometry
 	used  gpu.Used
 	ready bool
 }
 
 func newBoard(s Snapshot) *board {
-	b := &board{nodes: make([]node, len(s.Nodes)), pools: map[string][]int{}, models: map[string]int{}}
+	b := &board{nodes: make([]node, len(s.Nodes)), pools: map[string][]int{}, makes: map[cardMake]int{}}
 	order := make([]*Node, len(s.Nodes))
 	for i := range s.Nodes {
 		order[i] = &s.Nodes[i]
@@ -52,7 +58,7 @@ func newBoard(s Snapshot) *board {
 		for j := range src.GPUs {
 			g := &src.GPUs[j]
 			geo, _ := gpu.GeometryByName(g.Geometry)
-			n.gpus[j] = card{src: g, model: b.model(g.Model), geo: geo, used: g.Used, ready: g.State == cloud.GPUReady}
+			n.gpus[j] = card{src: g, make: b.intern(g.Model, g.Mode), geo: geo, used: g.Used, ready: g.State == cloud.GPUReady}
 		}
 		slices.SortFunc(n.gpus, func(x, y card) int { return bytes.Compare(x.src.ID[:], y.src.ID[:]) })
 		n.measure()
@@ -64,11 +70,12 @@ func newBoard(s Snapshot) *board {
 	return b
 }
 
-func (b *board) model(key string) int {
-	id, ok := b.models[key]
+func (b *board) intern(model string, mode cloud.GPUMode) int {
+	key := cardMake{model, mode}
+	id, ok := b.makes[key]
 	if !ok {
-		id = len(b.models)
-		b.models[key] = id
+		id = len(b.makes)
+		b.makes[key] = id
 	}
 	return id
 }

@@ -121,22 +121,3 @@ func (n *node) fitWhole(w *want, picks []pick) (uint64, []pick, bool) {
 	}
 	return pack(cost.unlinked, cost.numa, cost.broken, len(free)-count, n.slack), picks, true
 }
-
-// room is how many members an empty node could take, for never-fits.
-func (n *node) room(w *want) int {
-	out := 1 << 20
-	if w.shape.VCPU > 0 {
-		out = min(out, n.src.VCPU/w.shape.VCPU)
-	}
-	if w.shape.MemoryMiB > 0 {
-		out = min(out, int(n.src.MemoryMiB/w.shape.MemoryMiB))
-	}
-	if w.shape.GPUCount > 0 {
-		devices := 0
-		for i := range n.gpus {
-			devices += n.gpus[i].devices(w)
-		}
-		out = min(out, devices/w.shape.GPUCount)
-	}
-	return out
-}

@@ -162,6 +162,23 @@ func TestAlikeCardsInAnyOrder(t *testing.T) {
 	}
 }
 
+func TestRoomIsWhatFits(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s, r := genBoard(t), genRequests(t)[0]
+		room := Room(s, r)
+		if room > 1000 { // it asks for nothing
+			return
+		}
+		if r.Count = room + 1; Decide(s, []Request{r}, Policy{}).Decisions[0].Refusal == nil {
+			t.Fatalf("room for %d, yet %d are placed: %+v", room, r.Count, r)
+		}
+		if r.Count = room; room > 0 && Decide(s, []Request{r}, Policy{}).Decisions[0].Refusal != nil {
+			t.Fatalf("room for %d, yet they are refused: %+v", room, r)
+		}
+	})
+}
+
 func TestStrictNeverOvertakes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

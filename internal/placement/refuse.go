@@ -1,9 +1,6 @@
 package placement
 
-import (
-	"github.com/tenon-cloud/tenon/internal/cloud"
-	"github.com/tenon-cloud/tenon/internal/gpu"
-)
+import "github.com/tenon-cloud/tenon/internal/cloud"
 
 // refuse says why nothing was found, looking at every node of the pool.
 func (e *engine) refuse(r *row, members int) Refusal {
@@ -86,9 +83,9 @@ func (n *node) explain(w *want, t tally) {
 // none, why.
 func (c *card) explain(w *want) (Code, int) {
 	switch {
-	case c.model != w.model:
+	case c.make != w.make && c.src.Model != w.shape.GPUModel:
 		return GPUModel, 0
-	case c.src.Mode != w.shape.GPUMode:
+	case c.make != w.make:
 		return GPUMode, 0
 	case !c.ready:
 		return GPUNotReady, 0
@@ -112,15 +109,4 @@ func (c *card) explain(w *want) (Code, int) {
 		return Fragmented, 0
 	}
 	return GPUBusy, 0
-}
-
-// devices is how many of the want an empty card could give.
-func (c *card) devices(w *want) int {
-	switch {
-	case !w.suits(c):
-		return 0
-	case w.shape.GPUMode == cloud.ModeMIG:
-		return w.cut(c.geo).More(gpu.Used{})
-	}
-	return 1
 }

@@ -8,7 +8,7 @@ import (
 // want is a shape made ready for looking at many nodes.
 type want struct {
 	shape cloud.Shape
-	model int
+	make  int
 	cuts  [2]struct {
 		geo *gpu.Geometry
 		cut gpu.Cut
@@ -17,7 +17,7 @@ type want struct {
 }
 
 func newWant(b *board, kind cloud.InstanceKind, s cloud.Shape) *want {
-	w := &want{shape: s, model: b.model(s.GPUModel)}
+	w := &want{shape: s, make: b.intern(s.GPUModel, s.GPUMode)}
 	if s.GPUCount < 0 || s.VCPU < 0 || s.MemoryMiB < 0 {
 		w.bad = BadShape
 	}
@@ -64,6 +64,5 @@ func (w *want) cut(geo *gpu.Geometry) *gpu.Cut {
 
 // suits reports whether a card could serve the want if it were free.
 func (w *want) suits(c *card) bool {
-	return c.model == w.model && c.src.Mode == w.shape.GPUMode &&
-		(w.shape.GPUMode == cloud.ModeWhole || w.cut(c.geo) != nil)
+	return c.make == w.make && (w.shape.GPUMode == cloud.ModeWhole || w.cut(c.geo) != nil)
 }

@@ -1,0 +1,62 @@
+package placement
+
+import "github.com/tenon-cloud/tenon/internal/gpu"
+
+// Room is how many instances like the request would find a place now if nothing
+// else waited, for offers and dry runs.
+func Room(s Snapshot, r Request) int {
+	b := newBoard(s)
+	w := newWant(b, r.Kind, r.Shape)
+	if w.bad != "" {
+		return 0
+	}
+	total := 0
+	for _, i := range b.pools[r.Pool] {
+		if n := &b.nodes[i]; n.open {
+			total += n.roomFor(w, n.vcpu, n.memory, n.freeDevices)
+		}
+	}
+	return total
+}
+
+// room is how many members a node could take if it were empty and ready.
+func (n *node) room(w *want) int {
+	return n.roomFor(w, n.src.VCPU, n.src.MemoryMiB, n.allDevices)
+}
+
+// roomFor divides what there is by what one member takes. Devices of one shape
+// don't get in each other's way, so that counting them is exact.
+func (n *node) roomFor(w *want, vcpu int, memory int64, devices func(*want) int) int {
+	const plenty = 1 << 20 // of a shape that asks for nothing
+	out := plenty
+	if w.shape.VCPU > 0 {
+		out = min(out, max(vcpu, 0)/w.shape.VCPU)
+	}
+	if w.shape.MemoryMiB > 0 {
+		out = min(out, int(max(memory, 0)/w.shape.MemoryMiB))
+	}
+	if w.shape.GPUCount > 0 {
+		out = min(out, devices(w)/w.shape.GPUCount)
+	}
+	return out
+}
+
+func (n *node) freeDevices(w *want) int {
+	out := 0
+	for i := range n.gpus {
+		_, devices := n.gpus[i].explain(w)
+		out += devices
+	}
+	return out
+}
+
+func (n *node) allDevices(w *want) int {
+	out := 0
+	for i := range n.gpus {
+		c := n.gpus[i]
+		c.ready, c.used = true, gpu.Used{}
+		_, devices := c.explain(w)
+		out += devices
+	}
+	return out
+}
