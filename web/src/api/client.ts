@@ -1,0 +1,50 @@
+import createClient from 'openapi-fetch'
+import { ApiProblem, type Problem } from './problem.ts'
+import type { paths } from './schema.gen.ts'
+import { currentOrg, forget, token } from './session.ts'
+
+/** authFetch adds the token and the organisation; one refused token is replaced and the request sent again. */
+export async function authFetch(input: Request): Promise<Response> {
+  const again = input.clone()
+  const first = await token()
+  if (!first) throw new ApiProblem(401, { code: 'unauthenticated', detail: 'You are signed out' })
+  const res = await send(input, first)
+  if (res.status !== 401) return res
+  forget(first)
+  const second = await token()
+  if (!second) throw new ApiProblem(401, { code: 'unauthenticated', detail: 'You are signed out' })
+  return send(again, second)
+}
+
+async function send(req: Request, bearer: string): Promise<Response> {
+  req.headers.set('Authorization', `Bearer ${bearer}`)
+  const org = currentOrg()
+  if (org) req.headers.set('Tenon-Org', org)
+  try {
+    return await fetch(req)
+  } catch (e) {
+    if (req.signal.aborted) throw e
+    throw new ApiProblem(0, {})
+  }
+}
+
+export const client = createClient<paths>({ baseUrl: location.origin, fetch: authFetch })
+
+/** ask unwraps an answer: the data, or an ApiProblem. */
+export async function ask<T>(answer: Promise<{ data?: T; error?: unknown; response: Response }>): Promise<T> {
+  const { data, error, response } = await answer
+  if (!response.ok) {
+    const problem =
+      typeof error === 'object' && error !== null
+        ? (error as Partial<Problem>)
+        : { detail: String(error ?? '') } // the body of a problem answer
+    throw new ApiProblem(response.status, problem)
+  }
+  return data as T // a 204 has no body, and its callers expect none
+}
+
+/** newKey makes an Idempotency-Key: a create that is sent twice happens once. */
+export function newKey(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16))
+  return Array.from(bytes, (b) => b.toString(16).padStart(2, '0')).join('')
+}

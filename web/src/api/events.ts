@@ -1,0 +1,70 @@
+import { makeStore } from '~/lib/store.ts'
+import { queryClient } from './query.ts'
+import { currentOrg, forget, token } from './session.ts'
+import { followStream, type Message } from './stream.ts'
+
+export type ToWorker =
+  | { kind: 'join'; url: string; org: string | null }
+  | { kind: 'leave' }
+  | { kind: 'token'; token: string | null }
+
+export type FromWorker =
+  | { kind: 'message'; message: Message }
+  | { kind: 'live'; live: boolean }
+  | { kind: 'need-token' }
+  | { kind: 'refused'; token: string }
+
+/** Whether changes arrive by themselves now; without them the pages still poll, slowly. */
+export const live = makeStore(false)
+
+/** watchProject follows a project's changes and refreshes what they touch. It returns how to stop. */
+export function watchProject(project: string): () => void {
+  const url = `${location.origin}/v1/projects/${encodeURIComponent(project)}/events`
+  const onMessage = touch(project)
+  const onLive = (on: boolean) => live.set(on)
+  if (typeof SharedWorker === 'undefined') {
+    const stop = new AbortController()
+    void followStream({ url, org: currentOrg(), token, refused: forget, onMessage, onLive }, stop.signal)
+    return () => stop.abort()
+  }
+  const worker = new SharedWorker(new URL('./events.worker.ts', import.meta.url), {
+    type: 'module',
+    name: 'tenon-events',
+  })
+  const say = (m: ToWorker) => worker.port.postMessage(m)
+  worker.port.onmessage = async (e: MessageEvent<FromWorker>) => {
+    const m = e.data
+    if (m.kind === 'message') onMessage(m.message)
+    else if (m.kind === 'live') onLive(m.live)
+    else if (m.kind === 'refused') forget(m.token)
+    else say({ kind: 'token', token: await token().catch(() => null) })
+  }
+  worker.port.start()
+  say({ kind: 'join', url, org: currentOrg() })
+  const leave = () => say({ kind: 'leave' })
+  addEventListener('pagehide', leave)
+  return () => {
+    removeEventListener('pagehide', leave)
+    leave()
+    worker.port.close()
+  }
+}
+
+/** touch gathers a burst of changes into one refresh. */
+function touch(project: string): (m: Message) => void {
+  let timer: ReturnType<typeof setTimeout> | undefined
+  return () => {
+    timer ??= setTimeout(() => {
+      timer = undefined
+      for (const queryKey of [
+        ['instances', project],
+        ['instance', project],
+        ['quotas', project],
+        ['fleet'],
+        ['flavors'],
+        ['dry-run', project],
+      ])
+        void queryClient.invalidateQueries({ queryKey })
+    }, 120)
+  }
+}

@@ -1,0 +1,29 @@
+import { queryOptions } from '@tanstack/react-query'
+import { ask, client } from './client.ts'
+import type { Schemas } from './problem.ts'
+
+export type Me = Schemas['Me']
+export type Project = Schemas['Project']
+
+export const meQuery = queryOptions({
+  queryKey: ['me'],
+  queryFn: ({ signal }) => ask(client.GET('/v1/me', { signal })),
+  staleTime: 60_000,
+})
+
+export const projectsQuery = queryOptions({
+  queryKey: ['projects'],
+  queryFn: async ({ signal }) =>
+    (await ask(client.GET('/v1/projects', { params: { query: { limit: 200 } }, signal }))).items,
+  staleTime: 60_000,
+})
+
+export const quotasQuery = (project: string) =>
+  queryOptions({
+    queryKey: ['quotas', project],
+    queryFn: async ({ signal }) =>
+      (await ask(client.GET('/v1/projects/{project}/quotas', { params: { path: { project } }, signal })))
+        .items,
+  })
+
+export const projectCreate = (body: Schemas['ProjectCreate']) => ask(client.POST('/v1/projects', { body }))

@@ -1,0 +1,23 @@
+import { expect, test } from 'vitest'
+import { smallestFor } from './need.ts'
+
+const offer = (name: string, gib: number, micros: number, free = 1) => ({
+  name,
+  gpu_count: gib ? 1 : 0,
+  gpu_memory_mib: gib * 1024,
+  price_per_hour_micros: micros,
+  free_now: free,
+})
+
+test('the least memory that is enough comes first, then free before waiting, then the lower price', () => {
+  const offers = [
+    offer('cpu', 0, 1),
+    offer('7g', 80, 40),
+    offer('2g', 20, 11),
+    offer('1g', 10, 6),
+    offer('2g-b', 20, 9, 0),
+  ]
+  expect(smallestFor(offers, 12 * 1024).map((o) => o.name)).toEqual(['2g', '2g-b', '7g'])
+  expect(smallestFor(offers, 10 * 1024)[0]?.name).toBe('1g')
+  expect(smallestFor(offers, 100 * 1024)).toEqual([])
+})

@@ -1,0 +1,176 @@
+import { useState } from 'react'
+import type { DryRunResult } from '~/api/instance.ts'
+import type { Flavor } from '~/api/offer.ts'
+import type { ApiProblem } from '~/api/problem.ts'
+import { type CreateForm, toCLI, toCurl } from '~/lib/createform.ts'
+import { formatHourly, formatMiB, formatMonthly, formatNumber, plural } from '~/lib/format.ts'
+import { gpuWords } from '~/lib/shape.ts'
+import { Button } from '~/ui/Button.tsx'
+import { CodeBlock } from '~/ui/CopyButton.tsx'
+import { cx } from '~/ui/cx.ts'
+import { Dialog } from '~/ui/Dialog.tsx'
+import { Facts, Kbd } from '~/ui/Layout.tsx'
+import { type Failure, Notice } from '~/ui/State.tsx'
+import { StatusShape } from '~/ui/StatusPill.tsx'
+
+/** CreateSummary stays in view: what it will be, what it costs, whether it starts now, and why not. */
+export function CreateSummary({
+  form,
+  project,
+  flavor,
+  dry,
+  refused,
+  fresh,
+  missing,
+  failure,
+  failureLines,
+  busy,
+}: {
+  form: CreateForm
+  project: string
+  flavor: Flavor | undefined
+  dry: DryRunResult | undefined
+  refused: ApiProblem | null
+  fresh: boolean
+  missing: string | null
+  failure: Failure | null
+  failureLines: readonly string[]
+  busy: boolean
+}) {
+  const [code, setCode] = useState(false)
+  const price = dry?.price_per_hour_micros ?? flavor?.price_per_hour_micros
+  const currency = dry?.currency ?? flavor?.currency
+  return (
+    <aside
+      aria-label="Summary"
+      className="min-w-0 rounded-box border border-line bg-raised lg:sticky lg:top-5"
+    >
+      <div className="border-b border-line px-4 py-3">
+        <p className="truncate text-14 font-semibold">{form.name || 'Unnamed'}</p>
+        <p className="truncate text-12 text-fg3">Project {project}</p>
+      </div>
+      <div className="flex flex-col gap-4 p-4">
+        <Facts
+          items={[
+            ['Image', form.image || <span className="text-fg3">Not chosen</span>],
+            ['GPU', flavor ? gpuWords(flavor) : <span className="text-fg3">Not chosen</span>],
+            flavor && ['Host', `${flavor.vcpu} vCPU · ${formatMiB(flavor.memory_mib)}`],
+            flavor && ['Disk', formatMiB(flavor.disk_mib)],
+          ]}
+        />
+        {flavor && (
+          <div>
+            {price === undefined ? (
+              <p className="text-13 text-fg2">A price is missing, so it is not charged.</p>
+            ) : (
+              <>
+                <p className="text-20 font-semibold tracking-tight">{formatHourly(price, currency)}</p>
+                <p className="text-12 text-fg3">
+                  while it runs, by the second · about {formatMonthly(price, currency)} a month
+                </p>
+              </>
+            )}
+          </div>
+        )}
+        <div aria-live="polite" className={cx('min-h-5 text-13', !fresh && 'opacity-60')}>
+          {refused ? (
+            <Refusal p={refused} />
+          ) : dry ? (
+            <Outcome dry={dry} gpus={flavor?.gpu_count ?? 0} />
+          ) : flavor ? (
+            <span className="text-fg3">Asking for a place…</span>
+          ) : null}
+        </div>
+        {failure && (
+          <Notice tone="red" requestId={failure.requestId}>
+            <p className="font-medium">{failure.title}</p>
+            {failureLines.length ? failureLines.map((l) => <p key={l}>{l}</p>) : <p>{failure.message}</p>}
+            {failure.hint && <p className="text-fg2">{failure.hint}</p>}
+          </Notice>
+        )}
+        <Button
+          type="submit"
+          look="primary"
+          busy={busy}
+          reason={missing ?? (refused && refused.status > 0 ? refused.message : null)}
+          className="w-full"
+        >
+          Create <Kbd>{/Mac/.test(navigator.userAgent) ? '⌘↵' : 'Ctrl ↵'}</Kbd>
+        </Button>
+        <button type="button" className="link -mt-1 self-start text-12" onClick={() => setCode(true)}>
+          The same as a command or a request
+        </button>
+      </div>
+      <Dialog open={code} onClose={() => setCode(false)} title="The same, without the console" wide>
+        <div className="flex flex-col gap-4">
+          <div>
+            <h3 className="mb-1.5 font-medium text-fg">Command line</h3>
+            <CodeBlock label="Command" text={toCLI(form, project)} />
+          </div>
+          <div>
+            <h3 className="mb-1.5 font-medium text-fg">curl</h3>
+            <CodeBlock label="Request" text={toCurl(form, project, location.origin)} />
+          </div>
+        </div>
+      </Dialog>
+    </aside>
+  )
+}
+
+function Outcome({ dry, gpus }: { dry: DryRunResult; gpus: number }) {
+  if (dry.starts_now)
+    return (
+      <p className="flex items-center gap-2">
+        <StatusShape tone="green" />
+        <span>
+          Starts now{gpus > 0 && <span className="text-fg3"> · {dry.free_now} free</span>}
+          {dry.simulated && gpus > 0 && <span className="text-fg3"> · simulated GPU</span>}
+        </span>
+      </p>
+    )
+  return (
+    <div className="flex gap-2">
+      <span className="pt-[5px]">
+        <StatusShape tone="amber" />
+      </span>
+      <div className="min-w-0">
+        <p>Waits in the queue{dry.ahead > 0 && ` behind ${plural(dry.ahead, 'instance')}`}</p>
+        {dry.reasons?.map((r) => (
+          <p key={r.reason} className="text-12 text-fg3">
+            {r.message || r.reason.replaceAll('_', ' ')}
+            {r.count > 1 && ` (${formatNumber(r.count)})`}
+          </p>
+        ))}
+      </div>
+    </div>
+  )
+}
+
+/** Refusal says beforehand what a create would answer. */
+function Refusal({ p }: { p: ApiProblem }) {
+  const { limit, used, asked, hint, errors } = p.problem
+  return (
+    <div className="flex gap-2">
+      <span className="pt-[5px]">
+        <StatusShape tone={p.status === 0 ? 'amber' : 'red'} />
+      </span>
+      <div className="min-w-0 break-words">
+        <p className="font-medium">
+          {p.status === 0 ? 'Price and place are not known now' : 'It would be refused'}
+        </p>
+        <p className="text-fg2">{p.status === 0 ? 'The control plane did not answer.' : p.message}</p>
+        {errors?.map((e) => (
+          <p key={`${e.location} ${e.message}`} className="text-12 text-fg2">
+            {e.location.replace(/^body\./, '')}: {e.message}
+          </p>
+        ))}
+        {limit !== undefined && used !== undefined && (
+          <p className="text-12 text-fg2">
+            Limit {limit}, used {used}, asked {asked}
+          </p>
+        )}
+        {hint && <p className="text-12 text-fg2">{hint}</p>}
+      </div>
+    </div>
+  )
+}

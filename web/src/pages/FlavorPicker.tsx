@@ -1,0 +1,142 @@
+import { useState } from 'react'
+import type { Flavor } from '~/api/offer.ts'
+import { formatHourly, formatMiB, plural } from '~/lib/format.ts'
+import { smallestFor } from '~/lib/need.ts'
+import { gpuWords, hostWords } from '~/lib/shape.ts'
+import { ChoiceCard } from '~/ui/ChoiceCard.tsx'
+import { TextField } from '~/ui/Field.tsx'
+import { Segmented } from '~/ui/Segmented.tsx'
+import { Bone, Notice } from '~/ui/State.tsx'
+import { StatusShape } from '~/ui/StatusPill.tsx'
+
+type How = 'need' | 'shape'
+
+/** FlavorPicker chooses a shape from the list, or the smallest one that has the memory. */
+export function FlavorPicker({
+  flavors,
+  value,
+  onChange,
+  error,
+}: {
+  flavors: readonly Flavor[] | undefined
+  value: string
+  onChange: (name: string) => void
+  error: string | null
+}) {
+  const [how, setHow] = useState<How>('shape')
+  const [need, setNeed] = useState('8')
+  const needMiB = Number.parseFloat(need) * 1024
+  const fits = flavors && needMiB > 0 ? smallestFor(flavors, needMiB) : []
+  const choose = (next: How, amount: string) => {
+    setHow(next)
+    setNeed(amount)
+    const best =
+      flavors && next === 'need' ? smallestFor(flavors, Number.parseFloat(amount) * 1024)[0] : undefined
+    if (next === 'need') onChange(best?.name ?? '')
+  }
+  if (flavors?.length === 0)
+    return (
+      <Notice tone="amber">
+        The operator offers no shapes yet. Ask for one: shapes are made with “tenon flavor create”.
+      </Notice>
+    )
+  const shown = how === 'shape' ? sorted(flavors) : fits.slice(0, 3)
+  return (
+    <div className="flex flex-col gap-3">
+      <div className="flex flex-wrap items-end gap-3">
+        <Segmented
+          label="How to choose"
+          value={how}
+          onChange={(v) => choose(v, need)}
+          options={[
+            { value: 'shape', label: 'By shape' },
+            { value: 'need', label: 'By need' },
+          ]}
+        />
+        {how === 'need' && (
+          <span className="flex items-center gap-2 text-13 text-fg2">
+            at least
+            <TextField
+              label="GPU memory needed, in GiB"
+              hideLabel
+              type="number"
+              min={1}
+              step={1}
+              unit="GiB"
+              className="w-28"
+              value={need}
+              onChange={(e) => choose('need', e.target.value)}
+            />
+            of GPU memory
+          </span>
+        )}
+      </div>
+      {how === 'need' && fits.length === 0 && (
+        <Notice tone="amber">
+          No shape on offer has {need || 'that'} GiB of GPU memory. Ask for less, or look at the shapes.
+        </Notice>
+      )}
+      {how === 'need' && fits.length > 0 && (
+        <p className="text-12 text-fg3">The smallest that has it is chosen; larger ones follow.</p>
+      )}
+      <div className="grid gap-2">
+        {shown
+          ? shown.map((f) => <FlavorRow key={f.id} f={f} checked={f.name === value} onChange={onChange} />)
+          : [0, 1, 2, 3].map((n) => <Bone key={n} className="h-[58px] w-full rounded-box" />)}
+      </div>
+      {error && (
+        <p role="alert" className="text-12 text-red">
+          {error}
+        </p>
+      )}
+    </div>
+  )
+}
+
+const sorted = (flavors: readonly Flavor[] | undefined) =>
+  flavors &&
+  [...flavors].sort(
+    (a, b) => (a.price_per_hour_micros ?? 0) - (b.price_per_hour_micros ?? 0) || a.name.localeCompare(b.name),
+  )
+
+function FlavorRow({
+  f,
+  checked,
+  onChange,
+}: {
+  f: Flavor
+  checked: boolean
+  onChange: (name: string) => void
+}) {
+  const memory = f.gpu_memory_mib ? `${formatMiB(f.gpu_memory_mib * f.gpu_count)} GPU memory · ` : ''
+  return (
+    <ChoiceCard
+      name="flavor"
+      value={f.name}
+      checked={checked}
+      onChange={onChange}
+      className="sm:grid sm:grid-cols-[minmax(0,1fr)_auto_112px] sm:items-center sm:gap-4"
+    >
+      <span className="min-w-0">
+        <span className="flex items-center gap-2">
+          <span className="truncate font-medium">{gpuWords(f)}</span>
+        </span>
+        <span className="block truncate text-12 text-fg3">
+          {memory}
+          {hostWords(f)} · {f.name}
+        </span>
+      </span>
+      <span className="font-medium">
+        {f.price_per_hour_micros === undefined ? (
+          <span className="font-normal text-fg3">not priced</span>
+        ) : (
+          formatHourly(f.price_per_hour_micros, f.currency)
+        )}
+      </span>
+      <span className="flex items-center gap-1.5 text-12 text-fg2 sm:justify-end">
+        <StatusShape tone={f.free_now > 0 ? 'green' : 'amber'} />
+        {f.free_now > 0 ? `${plural(f.free_now, 'free', 'free')} now` : 'queues now'}
+      </span>
+    </ChoiceCard>
+  )
+}

@@ -1,0 +1,278 @@
+import { useQuery, useSuspenseQuery } from '@tanstack/react-query'
+import { Link, useParams } from '@tanstack/react-router'
+import { lazy, Suspense, useEffect } from 'react'
+import { type GPU, type GPUSample, gpuMetricsQuery, gpuQuery, pricesQuery } from '~/api/fleet.ts'
+import { meQuery } from '~/api/me.ts'
+import { failureOf, isNotFound } from '~/api/problem.ts'
+import { boardOf, pricesBySKU } from '~/lib/board.ts'
+import { formatHourly, formatMiB, formatNumber } from '~/lib/format.ts'
+import { tenantClass } from '~/lib/hue.ts'
+import { Ring } from '~/lib/ring.ts'
+import { useTitle } from '~/lib/title.ts'
+import { buttonClass } from '~/ui/Button.tsx'
+import { CopyLine } from '~/ui/CopyButton.tsx'
+import { GPUBar } from '~/ui/GPUBar.tsx'
+import { Facts, Figure, Page, Panel } from '~/ui/Layout.tsx'
+import { Bone, Empty, ErrorState, Notice } from '~/ui/State.tsx'
+import { StatusPill, Tag, type Tone } from '~/ui/StatusPill.tsx'
+import { type Column, Table } from '~/ui/Table.tsx'
+import { Ago } from '~/ui/Time.tsx'
+
+const LineChart = lazy(() => import('~/ui/LineChart.tsx').then((m) => ({ default: m.LineChart })))
+
+const samples = new Ring<GPUSample>(400)
+
+const tones: Record<GPU['state'], Tone> = {
+  ready: 'green',
+  cleaning: 'blue',
+  quarantined: 'red',
+  unhealthy: 'red',
+  missing: 'red',
+  unknown: 'amber',
+}
+
+export function GPUPage() {
+  const { gpu: id } = useParams({ from: '/app/fleet/gpus/$gpu' })
+  const { data: me } = useSuspenseQuery(meQuery)
+  const { data: g, error, refetch, isFetching } = useQuery({ ...gpuQuery(id), enabled: me.user.operator })
+  const { data: metrics } = useQuery({ ...gpuMetricsQuery, enabled: me.user.operator })
+  const { data: prices } = useQuery({ ...pricesQuery, enabled: me.user.operator })
+  useTitle(g ? `GPU ${g.index} of ${g.node}` : 'GPU')
+  useEffect(() => {
+    for (const m of metrics?.items ?? []) samples.add(m.gpu_id, m)
+  }, [metrics])
+
+  const crumb = (
+    <nav aria-label="Breadcrumb" className="mb-1 text-12 text-fg3">
+      <Link to="/fleet" className="link !text-fg3">
+        Fleet
+      </Link>
+      {g && ` / ${g.node}`}
+    </nav>
+  )
+  if (!me.user.operator || (error && !g))
+    return (
+      <Page title="GPU" above={crumb}>
+        <Panel>
+          {!me.user.operator || isNotFound(error) ? (
+            <Empty
+              icon="fleet"
+              title="There is no such GPU"
+              action={
+                <Link to="/fleet" className={buttonClass('secondary')}>
+                  The fleet
+                </Link>
+              }
+            >
+              It does not exist, or is not yours to see.
+            </Empty>
+          ) : (
+            <ErrorState
+              failure={failureOf(error, 'show this GPU')}
+              onRetry={() => void refetch()}
+              busy={isFetching}
+            />
+          )}
+        </Panel>
+      </Page>
+    )
+  if (!g)
+    return (
+      <Page title="GPU" above={crumb}>
+        <Bone className="mb-5 h-12 w-full" />
+        <Bone className="h-64 w-full rounded-box" />
+      </Page>
+    )
+  const current = metrics?.items.find((m) => m.gpu_id === g.id)
+  const skus = pricesBySKU(prices ?? [])
+  return (
+    <Page
+      above={crumb}
+      title={
+        <>
+          GPU {g.index}
+          <span className="font-normal text-fg2">{g.model_name || g.model}</span>
+          <span className="text-13 font-normal tracking-normal">
+            <StatusPill tone={tones[g.state]} live>
+              {g.state.charAt(0).toUpperCase() + g.state.slice(1)}
+            </StatusPill>
+          </span>
+          {g.simulated && <Tag title="This GPU is simulated">sim</Tag>}
+        </>
+      }
+    >
+      <div className="flex flex-col gap-4">
+        {g.state !== 'ready' && g.reason && (
+          <Notice tone={g.state === 'cleaning' ? 'grey' : 'red'}>{g.reason}</Notice>
+        )}
+        {g.simulated && (
+          <Notice>This GPU is simulated, and so are its figures. What holds it is real.</Notice>
+        )}
+        <Panel>
+          <GPUBar board={boardOf(g, current?.percent ?? null, skus)} size={48} />
+          <div className="mt-1 grid grid-cols-8 pr-8 text-[11px] text-fg3" aria-hidden="true">
+            {g.mode === 'mig' &&
+              g.slots === 8 &&
+              [0, 1, 2, 3, 4, 5, 6, 7].map((n) => <span key={n}>{n}</span>)}
+          </div>
+          <div className="mt-4 grid grid-cols-2 gap-4 sm:grid-cols-4">
+            <Figure name="Utilisation" value={current ? `${formatNumber(current.percent)} %` : '–'} />
+            <Figure
+              name="Memory"
+              value={current ? formatMiB(Math.round(current.memory_mib)) : '–'}
+              note={`of ${formatMiB(g.memory_mib)}`}
+            />
+            <Figure name="Power" value={current ? `${formatNumber(current.power_watts)} W` : '–'} />
+            <Figure name="Temperature" value={current ? `${formatNumber(current.temperature_c)} °C` : '–'} />
+          </div>
+        </Panel>
+        <div className="grid items-start gap-4 lg:grid-cols-2">
+          <Chart
+            id={g.id}
+            title="Utilisation"
+            colour="accent"
+            of={(s) => s.percent}
+            unit={(v) => `${formatNumber(v)} %`}
+            max={100}
+            version={current?.at}
+          />
+          <Chart
+            id={g.id}
+            title="Temperature"
+            colour="red"
+            of={(s) => s.temperature_c}
+            unit={(v) => `${formatNumber(v)} °C`}
+            max={100}
+            version={current?.at}
+          />
+        </div>
+        <Panel flush title="Held by">
+          {g.claims.length === 0 ? (
+            <p className="px-4 py-3 text-13 text-fg3">Nobody.</p>
+          ) : (
+            <Table
+              label="Held by"
+              columns={claimColumns(g, skus)}
+              rows={g.claims}
+              rowKey={(c) => `${c.instance_id}-${c.slot_start}`}
+            />
+          )}
+        </Panel>
+        <div className="grid items-start gap-4 lg:grid-cols-2">
+          <Panel title="Could start now">
+            <Free g={g} />
+          </Panel>
+          <Panel title="About">
+            <Facts
+              items={[
+                ['Node', g.node],
+                ['UUID', <CopyLine key="uuid" text={g.uuid} label="Copy the UUID" />],
+                ['PCI address', <CopyLine key="pci" text={g.pci_address} label="Copy the PCI address" />],
+                ['Mode', { whole: 'Whole card', mig: 'MIG slices', shared: 'Shared', vgpu: 'vGPU' }[g.mode]],
+                ['Memory', formatMiB(g.memory_mib)],
+                ['NUMA node', g.numa_node < 0 ? 'Not known' : g.numa_node],
+                ['NVLink to', g.nvlink.length ? g.nvlink.join(', ') : 'None'],
+              ]}
+            />
+          </Panel>
+        </div>
+      </div>
+    </Page>
+  )
+}
+
+function claimColumns(g: GPU, skus: ReadonlyMap<string, number>): Column<GPU['claims'][number]>[] {
+  return [
+    {
+      id: 'instance',
+      header: 'Instance',
+      cell: (c) => <span className="font-medium">{c.instance || c.instance_id}</span>,
+    },
+    {
+      id: 'tenant',
+      header: 'Organisation',
+      grow: true,
+      cell: (c) => (
+        <span className={`${tenantClass(c.organisation || 'unknown')} inline-flex items-center gap-2`}>
+          <span aria-hidden="true" className="size-2.5 rounded-[3px] bg-[var(--tenant-edge)]" />
+          {c.organisation || '–'}
+        </span>
+      ),
+    },
+    { id: 'profile', header: 'Profile', cell: (c) => (c.profile === 'whole' ? 'whole' : c.profile_name) },
+    {
+      id: 'slots',
+      header: 'Memory slices',
+      align: 'right',
+      from: 'sm',
+      cell: (c) => (c.slot_end - c.slot_start === 1 ? c.slot_start : `${c.slot_start} to ${c.slot_end - 1}`),
+    },
+    {
+      id: 'price',
+      header: 'Price',
+      align: 'right',
+      from: 'sm',
+      cell: (c) => {
+        const p = skus.get(`gpu/${g.model}/${c.profile}`)
+        return p === undefined ? '–' : formatHourly(p)
+      },
+    },
+    {
+      id: 'since',
+      header: 'Since',
+      align: 'right',
+      cell: (c) => (c.created_at ? <Ago at={c.created_at} /> : '–'),
+    },
+  ]
+}
+
+function Chart({
+  id,
+  title,
+  colour,
+  of,
+  unit,
+  max,
+  version,
+}: {
+  id: string
+  title: string
+  colour: string
+  of: (s: GPUSample) => number
+  unit: (v: number) => string
+  max: number
+  version: string | undefined
+}) {
+  const list = samples.get(id)
+  return (
+    <Panel title={title} aside="Since the console was opened">
+      {version && list.length > 1 ? (
+        <Suspense fallback={<Bone className="h-[162px] w-full" />}>
+          <LineChart
+            label={title}
+            height={130}
+            at={list.map((s) => Date.parse(s.at) / 1000)}
+            lines={[{ label: title, colour, values: list.map(of) }]}
+            unit={unit}
+            max={max}
+          />
+        </Suspense>
+      ) : (
+        <div className="flex h-[162px] items-center justify-center text-12 text-fg3">Gathering…</div>
+      )}
+    </Panel>
+  )
+}
+
+function Free({ g }: { g: GPU }) {
+  if (g.free.length === 0) return <p className="text-13 text-fg3">Nothing fits beside what is held now.</p>
+  const byProfile = Object.entries(Object.groupBy(g.free, (f) => f.profile_name || f.profile))
+  return (
+    <Facts
+      items={byProfile.map(
+        ([profile, places]) =>
+          [profile, `at slice ${(places ?? []).map((p) => p.slot_start).join(', ')}`] as const,
+      )}
+    />
+  )
+}

@@ -1,0 +1,172 @@
+import { useQuery } from '@tanstack/react-query'
+import { Link, Outlet, useNavigate, useParams } from '@tanstack/react-router'
+import { useState } from 'react'
+import { type Instance, instanceQuery } from '~/api/instance.ts'
+import { failureOf, isNotFound } from '~/api/problem.ts'
+import { useNow } from '~/lib/clock.ts'
+import { instanceCan } from '~/lib/instancestate.ts'
+import { useTitle } from '~/lib/title.ts'
+import { Button, buttonClass } from '~/ui/Button.tsx'
+import { Page, Panel, TabBar, tabClass } from '~/ui/Layout.tsx'
+import { Bone, Empty, ErrorState, Stale } from '~/ui/State.tsx'
+import { Tag } from '~/ui/StatusPill.tsx'
+import { InstancePill } from './InstanceState.tsx'
+import { ConfirmAction, useInstanceAction } from './instanceactions.tsx'
+
+const from = '/app/projects/$project/instances/$instance'
+
+/** useInstance is the instance that the page is about; tabs are shown only once it is there. */
+export function useInstance(): Instance | undefined {
+  const { project, instance } = useParams({ from })
+  return useQuery(instanceQuery(project, instance)).data
+}
+
+export function InstancePage() {
+  const params = useParams({ from })
+  const { project, instance: ref } = params
+  const { data: i, error, refetch, isFetching, dataUpdatedAt } = useQuery(instanceQuery(project, ref))
+  const now = useNow(5)
+  useTitle(i?.name ?? ref)
+
+  const crumb = (
+    <nav aria-label="Breadcrumb" className="mb-1 text-12 text-fg3">
+      <Link to="/projects/$project/instances" params={{ project }} className="link !text-fg3">
+        Instances
+      </Link>
+    </nav>
+  )
+  if (error && !i)
+    return (
+      <Page title={ref} above={crumb}>
+        <Panel>
+          {isNotFound(error) ? (
+            <Empty
+              icon="search"
+              title="There is no such instance"
+              action={
+                <Link
+                  to="/projects/$project/instances"
+                  params={{ project }}
+                  className={buttonClass('secondary')}
+                >
+                  All instances
+                </Link>
+              }
+            >
+              “{ref}” does not exist in this project, or was deleted.
+            </Empty>
+          ) : (
+            <ErrorState
+              failure={failureOf(error, 'show this instance')}
+              onRetry={() => void refetch()}
+              busy={isFetching}
+            />
+          )}
+        </Panel>
+      </Page>
+    )
+  if (!i)
+    return (
+      <Page title={ref} above={crumb}>
+        <Bone className="mb-6 h-8 w-full" />
+        <div className="grid gap-4 lg:grid-cols-2">
+          <Bone className="h-44 w-full rounded-box lg:col-span-2" />
+          <Bone className="h-72 w-full rounded-box" />
+          <Bone className="h-72 w-full rounded-box" />
+        </div>
+      </Page>
+    )
+  return (
+    <Page
+      above={crumb}
+      title={
+        <>
+          <span className="min-w-0 break-all">{i.name}</span>
+          <span className="text-13 font-normal tracking-normal">
+            <InstancePill instance={i} live />
+          </span>
+          {i.simulated && <Tag title="Its GPUs are simulated">sim</Tag>}
+        </>
+      }
+      actions={<Actions instance={i} project={project} />}
+    >
+      <TabBar label="Instance">
+        <Link
+          to="/projects/$project/instances/$instance"
+          params={params}
+          activeOptions={{ exact: true }}
+          className={tabClass}
+        >
+          Overview
+        </Link>
+        <Link to="/projects/$project/instances/$instance/terminal" params={params} className={tabClass}>
+          Terminal
+        </Link>
+        <Link to="/projects/$project/instances/$instance/logs" params={params} className={tabClass}>
+          Logs
+        </Link>
+        <Link to="/projects/$project/instances/$instance/metrics" params={params} className={tabClass}>
+          Metrics
+        </Link>
+        <Link to="/projects/$project/instances/$instance/events" params={params} className={tabClass}>
+          Events
+        </Link>
+      </TabBar>
+      <Stale since={error ? dataUpdatedAt : null} now={now}>
+        <Outlet />
+      </Stale>
+    </Page>
+  )
+}
+
+function Actions({ instance: i, project }: { instance: Instance; project: string }) {
+  const act = useInstanceAction(project)
+  const navigate = useNavigate()
+  const [asking, setAsking] = useState<'stop' | 'delete' | null>(null)
+  const running = act.isPending ? act.variables?.action : null
+  return (
+    <>
+      <Button
+        reason={instanceCan.start(i.state)}
+        busy={running === 'start'}
+        onClick={() => act.mutate({ action: 'start', targets: [i] })}
+      >
+        Start
+      </Button>
+      <Button reason={instanceCan.stop(i.state)} onClick={() => setAsking('stop')}>
+        Stop…
+      </Button>
+      <Button
+        reason={instanceCan.restart(i.state)}
+        busy={running === 'restart'}
+        onClick={() => act.mutate({ action: 'restart', targets: [i] })}
+      >
+        Restart
+      </Button>
+      <Button look="danger" reason={instanceCan.delete(i.state)} onClick={() => setAsking('delete')}>
+        Delete…
+      </Button>
+      <ConfirmAction
+        action={asking}
+        targets={[i]}
+        busy={act.isPending}
+        onClose={() => setAsking(null)}
+        onConfirm={(targets) => {
+          const action = asking
+          if (!action) return
+          act.mutate(
+            { action, targets },
+            {
+              onSuccess: (ok) => {
+                setAsking(null)
+                if (ok && action === 'delete')
+                  void navigate({ to: '/projects/$project/instances', params: { project } })
+              },
+              onError: () => setAsking(null),
+            },
+          )
+        }}
+      />
+    </>
+  )
+}

@@ -1,0 +1,242 @@
+import { useQuery } from '@tanstack/react-query'
+import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
+import { useMemo, useState } from 'react'
+import { live } from '~/api/events.ts'
+import { type Instance, instancesQuery } from '~/api/instance.ts'
+import { failureOf } from '~/api/problem.ts'
+import { useNow } from '~/lib/clock.ts'
+import { formatHourly, plural } from '~/lib/format.ts'
+import { type InstanceState, instanceStates, stateWord } from '~/lib/instancestate.ts'
+import { gpuShort } from '~/lib/shape.ts'
+import { useTitle } from '~/lib/title.ts'
+import { Button, buttonClass } from '~/ui/Button.tsx'
+import { SearchField, SelectField } from '~/ui/Field.tsx'
+import { Icon } from '~/ui/Icon.tsx'
+import { Page, Panel } from '~/ui/Layout.tsx'
+import { Empty, ErrorState, Stale } from '~/ui/State.tsx'
+import { Tag } from '~/ui/StatusPill.tsx'
+import { type Column, Table } from '~/ui/Table.tsx'
+import { Ago } from '~/ui/Time.tsx'
+import { InstancePill } from './InstanceState.tsx'
+import { ConfirmAction, useInstanceAction } from './instanceactions.tsx'
+
+const columns: Column<Instance>[] = [
+  {
+    id: 'name',
+    header: 'Name',
+    cell: (i) => (
+      <Link
+        to="/projects/$project/instances/$instance"
+        params={{ project: i.project, instance: i.name }}
+        className="font-medium text-fg no-underline hover:text-accent-ink"
+      >
+        {i.name}
+      </Link>
+    ),
+  },
+  { id: 'state', header: 'State', cell: (i) => <InstancePill instance={i} /> },
+  {
+    id: 'gpu',
+    header: 'GPU',
+    from: 'md',
+    cell: (i) => (
+      <span className="inline-flex items-center gap-2">
+        {gpuShort(i)}
+        {i.simulated && i.gpu_count > 0 && <Tag title="This GPU is simulated">sim</Tag>}
+      </span>
+    ),
+  },
+  { id: 'image', header: 'Image', from: 'lg', cell: (i) => i.image },
+  {
+    id: 'note',
+    header: 'Note',
+    grow: true,
+    from: 'lg',
+    cell: (i) => (
+      <span className="text-fg3" title={i.message}>
+        {i.state === 'running' ? i.address : i.message}
+      </span>
+    ),
+  },
+  {
+    id: 'price',
+    header: 'Price',
+    align: 'right',
+    from: 'sm',
+    cell: (i) =>
+      i.price_per_hour_micros === undefined ? (
+        <span className="text-fg3">–</span>
+      ) : (
+        <span
+          className={i.state === 'running' ? undefined : 'text-fg3'}
+          title={i.state === 'running' ? 'Charged now' : 'Charged only while it runs'}
+        >
+          {formatHourly(i.price_per_hour_micros, i.currency)}
+        </span>
+      ),
+  },
+  { id: 'age', header: 'Created', align: 'right', cell: (i) => <Ago at={i.created_at} /> },
+]
+
+export function InstancesPage() {
+  useTitle('Instances')
+  const { project } = useParams({ from: '/app/projects/$project/instances' })
+  const { q, state } = useSearch({ from: '/app/projects/$project/instances' })
+  const navigate = useNavigate({ from: '/projects/$project/instances' })
+  const { data, error, refetch, isFetching, dataUpdatedAt } = useQuery(instancesQuery(project))
+  const [selected, setSelected] = useState<ReadonlySet<string>>(new Set())
+  const [asking, setAsking] = useState<'stop' | 'delete' | null>(null)
+  const act = useInstanceAction(project)
+  const now = useNow(5)
+  const following = live.use()
+
+  const rows = useMemo(
+    () =>
+      data
+        ?.filter(
+          (i) =>
+            (!state || i.state === state) &&
+            (!q || `${i.name} ${i.image} ${gpuShort(i)} ${i.id}`.toLowerCase().includes(q.toLowerCase())),
+        )
+        .sort((a, b) => b.created_at.localeCompare(a.created_at)),
+    [data, q, state],
+  )
+  const chosen = rows?.filter((i) => selected.has(i.id)) ?? []
+  const count = (s: InstanceState) => data?.filter((i) => i.state === s).length ?? 0
+  const search = (change: { q?: string; state?: InstanceState }) =>
+    void navigate({ search: (old) => ({ ...old, ...change }), replace: true })
+
+  return (
+    <Page
+      title="Instances"
+      lead={
+        data && data.length > 0 ? (
+          <span>
+            {plural(data.length, 'instance')}, {count('running')} running
+            {!following && <span className="text-fg3"> · updates every 20 s</span>}
+          </span>
+        ) : undefined
+      }
+      actions={
+        <Link to="/projects/$project/create" params={{ project }} className={buttonClass('primary')}>
+          <Icon name="plus" size={14} />
+          Create instance
+        </Link>
+      }
+    >
+      {error && !data ? (
+        <Panel>
+          <ErrorState
+            failure={failureOf(error, 'list the instances')}
+            onRetry={() => void refetch()}
+            busy={isFetching}
+          />
+        </Panel>
+      ) : data?.length === 0 ? (
+        <Panel>
+          <Empty
+            icon="instances"
+            title="No instances yet"
+            action={
+              <Link to="/projects/$project/create" params={{ project }} className={buttonClass('secondary')}>
+                Create the first one
+              </Link>
+            }
+          >
+            An instance is a container with a GPU or a slice of one. It is charged by the second, while it
+            runs.
+          </Empty>
+        </Panel>
+      ) : (
+        <Stale since={error && data ? dataUpdatedAt : null} now={now}>
+          <div className="mb-3 flex flex-wrap items-center gap-2">
+            <SearchField
+              label="Search instances"
+              placeholder="Search"
+              className="w-full sm:w-64"
+              value={q ?? ''}
+              onChange={(e) => search({ q: e.target.value || undefined })}
+            />
+            <SelectField
+              label="State"
+              hideLabel
+              className="w-40"
+              value={state ?? ''}
+              onChange={(e) => search({ state: instanceStates.find((s) => s === e.target.value) })}
+            >
+              <option value="">All states</option>
+              {instanceStates
+                .filter((s) => s !== 'deleted' && (count(s) > 0 || s === state))
+                .map((s) => (
+                  <option key={s} value={s}>
+                    {stateWord(s)} ({count(s)})
+                  </option>
+                ))}
+            </SelectField>
+            <span className="flex-1" />
+            {chosen.length > 0 && (
+              <div role="toolbar" aria-label="Selected instances" className="flex items-center gap-2">
+                <span className="text-13 text-fg2">{chosen.length} selected</span>
+                <Button small onClick={() => setAsking('stop')}>
+                  Stop…
+                </Button>
+                <Button small look="danger" onClick={() => setAsking('delete')}>
+                  Delete…
+                </Button>
+                <Button small look="quiet" onClick={() => setSelected(new Set())}>
+                  Clear
+                </Button>
+              </div>
+            )}
+          </div>
+          <Panel flush>
+            {rows?.length === 0 ? (
+              <Empty
+                icon="search"
+                title="Nothing matches"
+                action={
+                  <Button onClick={() => search({ q: undefined, state: undefined })}>
+                    Clear the filters
+                  </Button>
+                }
+              >
+                No instance of this project matches the search and the state.
+              </Empty>
+            ) : (
+              <Table
+                label="Instances"
+                columns={columns}
+                rows={rows}
+                rowKey={(i) => i.id}
+                selection={{
+                  selected,
+                  onChange: setSelected,
+                  name: (key) => data?.find((i) => i.id === key)?.name ?? key,
+                }}
+              />
+            )}
+          </Panel>
+        </Stale>
+      )}
+      <ConfirmAction
+        action={asking}
+        targets={chosen}
+        busy={act.isPending}
+        onClose={() => setAsking(null)}
+        onConfirm={(targets) => {
+          const action = asking
+          if (action)
+            act.mutate(
+              { action, targets },
+              {
+                onSettled: () => {
+                  setAsking(null)
+                  setSelected(new Set())
+                },
+              },
+            )
+        }}
+      />
+    </Page>
+  )
+}

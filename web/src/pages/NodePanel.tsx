@@ -1,0 +1,142 @@
+import { useMutation } from '@tanstack/react-query'
+import { Link, useNavigate } from '@tanstack/react-router'
+import { useState } from 'react'
+import { type GPU, type Node, nodeDrain } from '~/api/fleet.ts'
+import { failureOf } from '~/api/problem.ts'
+import { queryClient } from '~/api/query.ts'
+import { boardOf } from '~/lib/board.ts'
+import { formatMiB } from '~/lib/format.ts'
+import { Button } from '~/ui/Button.tsx'
+import { Dialog } from '~/ui/Dialog.tsx'
+import { GPUBar, type Lens } from '~/ui/GPUBar.tsx'
+import { Bone } from '~/ui/State.tsx'
+import { StatusPill, Tag, type Tone } from '~/ui/StatusPill.tsx'
+import { Ago } from '~/ui/Time.tsx'
+import { toast } from '~/ui/Toast.tsx'
+
+const tones: Record<Node['state'], Tone> = { ready: 'green', late: 'amber', lost: 'red' }
+const words: Record<Node['state'], string> = { ready: 'Ready', late: 'Late: no news lately', lost: 'Lost' }
+
+/** NodePanel is one machine: how it is, what its host has left, and its cards. */
+export function NodePanel({
+  node: n,
+  gpus,
+  lens,
+  percent,
+  prices,
+}: {
+  node: Node
+  gpus: readonly GPU[] | undefined
+  lens: Lens
+  percent: ReadonlyMap<string, number>
+  prices: ReadonlyMap<string, number>
+}) {
+  const navigate = useNavigate()
+  const [asking, setAsking] = useState(false)
+  const drain = useMutation({
+    mutationFn: (on: boolean) => nodeDrain(n.id, on),
+    onSuccess: (_, on) => {
+      toast('green', on ? `${n.name} takes no new work` : `${n.name} takes work again`)
+      setAsking(false)
+      void queryClient.invalidateQueries({ queryKey: ['fleet'] })
+    },
+    onError: (e) => {
+      const f = failureOf(e, 'change the node')
+      toast('red', f.message, f.requestId && `Request ${f.requestId}`)
+    },
+  })
+  const sellable = Math.floor(n.vcpu * n.cpu_overcommit)
+  return (
+    <article aria-label={`Node ${n.name}`} className="min-w-0 rounded-box border border-line bg-raised">
+      <header className="flex flex-wrap items-center gap-x-4 gap-y-2 border-b border-line px-4 py-2">
+        <h3 className="min-w-0 truncate text-13 font-semibold">{n.name}</h3>
+        <StatusPill tone={tones[n.state]} live>
+          {words[n.state]}
+        </StatusPill>
+        {n.drained && <StatusPill tone="amber">Drained</StatusPill>}
+        {n.simulated && <Tag title="This node is simulated">sim</Tag>}
+        <span className="flex flex-wrap gap-x-4 text-12 text-fg3">
+          <span title={`${n.vcpu} on the host, ${n.cpu_overcommit} sold for each`}>
+            {n.used_vcpu} of {sellable} vCPU
+          </span>
+          <span>
+            {formatMiB(n.used_memory_mib)} of {formatMiB(n.memory_mib)}
+          </span>
+          {n.last_seen_at && (
+            <span>
+              seen <Ago at={n.last_seen_at} />
+            </span>
+          )}
+          {n.generation !== n.ack_generation && (
+            <span title={`Assignment ${n.generation}, the node holds ${n.ack_generation}`}>
+              assignment on its way
+            </span>
+          )}
+        </span>
+        <span className="flex-1" />
+        {n.drained ? (
+          <Button small busy={drain.isPending} onClick={() => drain.mutate(false)}>
+            Take work again
+          </Button>
+        ) : (
+          <Button small look="quiet" onClick={() => setAsking(true)}>
+            Drain…
+          </Button>
+        )}
+      </header>
+      <div className="flex flex-col gap-2.5 px-4 py-3.5">
+        {!gpus && [0, 1].map((x) => <Bone key={x} className="h-5 w-full" />)}
+        {gpus?.length === 0 && <p className="text-13 text-fg3">It has no GPUs that Tenon may use.</p>}
+        {gpus
+          ?.toSorted((a, b) => a.index - b.index)
+          .map((g) => (
+            <div
+              key={g.id}
+              className="grid items-center gap-x-4 gap-y-1 sm:grid-cols-[168px_minmax(0,1fr)_44px]"
+            >
+              <Link
+                to="/fleet/gpus/$gpu"
+                params={{ gpu: g.id }}
+                className="min-w-0 truncate text-13 text-fg no-underline hover:text-accent-ink"
+              >
+                <span className="font-medium">GPU {g.index}</span>{' '}
+                <span className="text-fg3">{g.model_name || g.model}</span>
+              </Link>
+              <GPUBar
+                board={boardOf(g, percent.get(g.id) ?? null, prices)}
+                lens={lens}
+                onOpen={() => void navigate({ to: '/fleet/gpus/$gpu', params: { gpu: g.id } })}
+              />
+              <span className="hidden text-right text-12 text-fg2 sm:block" title="Utilisation of the card">
+                {percent.has(g.id) ? `${Math.round(percent.get(g.id) ?? 0)} %` : '–'}
+              </span>
+              {g.state !== 'ready' && (
+                <p className="col-start-1 text-12 text-red sm:col-start-2">
+                  {g.state}
+                  {g.reason && `: ${g.reason}`}
+                </p>
+              )}
+            </div>
+          ))}
+      </div>
+      <Dialog
+        open={asking}
+        onClose={() => setAsking(false)}
+        title={`Drain “${n.name}”?`}
+        actions={
+          <>
+            <Button onClick={() => setAsking(false)}>Keep as is</Button>
+            <Button look="primary" busy={drain.isPending} onClick={() => drain.mutate(true)}>
+              Drain node
+            </Button>
+          </>
+        }
+      >
+        <p>
+          No new work is placed on it. What runs there goes on running until its owner stops it. The node can
+          take work again at any time.
+        </p>
+      </Dialog>
+    </article>
+  )
+}

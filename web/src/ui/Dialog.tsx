@@ -1,0 +1,67 @@
+import { Dialog as Base } from '@base-ui/react/dialog'
+import type { ReactNode } from 'react'
+import { IconButton } from './Button.tsx'
+import { cx } from './cx.ts'
+
+/** Dialog asks for one thing. Escape and a click beside it close it; the focus goes back where it was. */
+export function Dialog({
+  open,
+  onClose,
+  title,
+  children,
+  actions,
+  wide,
+}: {
+  open: boolean
+  onClose: () => void
+  title: string
+  children: ReactNode
+  actions?: ReactNode
+  wide?: boolean
+}) {
+  return (
+    <Base.Root open={open} onOpenChange={(o) => !o && onClose()}>
+      <Base.Portal>
+        <Base.Backdrop className="quick fixed inset-0 z-40 bg-[var(--scrim)] data-[starting-style]:opacity-0" />
+        <Base.Popup
+          className={cx(
+            'quick fixed top-[12vh] left-1/2 z-50 flex max-h-[76dvh] w-[calc(100vw-32px)] -translate-x-1/2 flex-col rounded-box border border-line-strong bg-raised data-[starting-style]:opacity-0',
+            wide ? 'max-w-2xl' : 'max-w-md',
+          )}
+        >
+          <div className="flex items-center justify-between gap-4 px-5 pt-4">
+            <Base.Title className="text-16 font-semibold">{title}</Base.Title>
+            <IconButton label="Close" icon="close" small onClick={onClose} />
+          </div>
+          <div className="overflow-y-auto px-5 pt-2 pb-4 text-13 text-fg2">{children}</div>
+          {actions && <div className="flex justify-end gap-2 border-t border-line px-5 py-3">{actions}</div>}
+        </Base.Popup>
+      </Base.Portal>
+    </Base.Root>
+  )
+}
+
+/** Drawer is the navigation on phones. */
+export function Drawer({
+  open,
+  onClose,
+  title,
+  children,
+}: {
+  open: boolean
+  onClose: () => void
+  title: string
+  children: ReactNode
+}) {
+  return (
+    <Base.Root open={open} onOpenChange={(o) => !o && onClose()}>
+      <Base.Portal>
+        <Base.Backdrop className="quick fixed inset-0 z-40 bg-[var(--scrim)] data-[starting-style]:opacity-0" />
+        <Base.Popup className="quick fixed inset-y-0 left-0 z-50 flex w-72 max-w-[85vw] flex-col border-r border-line bg-page data-[starting-style]:-translate-x-6 data-[starting-style]:opacity-0">
+          <Base.Title className="sr-only">{title}</Base.Title>
+          {children}
+        </Base.Popup>
+      </Base.Portal>
+    </Base.Root>
+  )
+}
