@@ -13,6 +13,10 @@ import (
 // is a failure.
 const reasonStartTimeout = "start_timeout"
 
+// reasonNodeLost marks what runs, or may not, on a node that is lost: nothing
+// is charged past the last proof of life until the node says what became of it.
+const reasonNodeLost = "node_lost"
+
 // step is what one observation or intent does to an instance.
 type step struct {
 	inst     postgres.Standing // as it becomes
@@ -36,7 +40,7 @@ func decide(was postgres.Standing, o postgres.Observation, now time.Time) step {
 	case nodewire.GuestPending, nodewire.GuestPulling, nodewire.GuestStarting:
 		s.starting(o, now)
 	case nodewire.GuestRunning:
-		s.running(o)
+		s.running(o, now)
 	case nodewire.GuestStopped, nodewire.GuestFailed, nodewire.GuestGone:
 		s.over(o, now)
 	}
@@ -68,7 +72,7 @@ func (s *step) starting(o postgres.Observation, now time.Time) {
 	in.DeadlineAt = &deadline
 }
 
-func (s *step) running(o postgres.Observation) {
+func (s *step) running(o postgres.Observation, now time.Time) {
 	in := &s.inst
 	switch in.State {
 	case cloud.StateStarting:
@@ -77,6 +81,9 @@ func (s *step) running(o postgres.Observation) {
 		s.run(at)
 		in.Address = o.Address
 	case cloud.StateRunning:
+		if in.Reason == reasonNodeLost && now.Sub(o.ReceivedAt) < lateAfter {
+			s.found(o)
+		}
 		if in.Address != o.Address && o.Address != "" {
 			in.Address, s.changed = o.Address, true
 		}
@@ -92,6 +99,27 @@ func (s *step) run(at time.Time) {
 	s.events = append(s.events, postgres.InstanceEvent(in, "running", "started", at, nil))
 }
 
+// lost notes that nobody knows whether the instance still runs.
+func (s *step) lost(proven, now time.Time) {
+	in := &s.inst
+	in.Reason, in.Message = reasonNodeLost, "its node has not been heard of; it may still run, and what it holds stays held"
+	s.changed = true
+	s.events = append(s.events, postgres.InstanceEvent(in, "node_lost", in.Message, now, map[string]any{
+		"state": "unknown", "proven_until": clamp(proven, in.StateAt, now),
+	}))
+}
+
+// found notes that it ran all the while: late news, which corrects what was
+// charged, and a new stretch from here.
+func (s *step) found(o postgres.Observation) {
+	in := &s.inst
+	in.Reason, in.Message = "", ""
+	s.changed = true
+	s.events = append(s.events,
+		postgres.InstanceEvent(in, "node_back", "its node is back", o.ReceivedAt, map[string]any{"state": "unknown", "ran_until": o.ReceivedAt}),
+		postgres.InstanceEvent(in, "running", "it ran all the while", o.ReceivedAt, nil))
+}
+
 // over ends a placement: the node says that nothing of it runs any more.
 func (s *step) over(o postgres.Observation, now time.Time) {
 	in := &s.inst
@@ -104,6 +132,16 @@ func (s *step) over(o postgres.Observation, now time.Time) {
 		s.run(clamp(ended.Add(-o.RanFor), in.StateAt, ended))
 		ended = clamp(ended, in.StateAt, o.ReceivedAt)
 	}
+	data := map[string]any{}
+	if o.ExitCode != nil {
+		data["exit_code"] = *o.ExitCode
+	}
+	if in.Reason == reasonNodeLost && in.State == cloud.StateRunning {
+		if o.RanFor > 0 && in.StartedAt != nil {
+			data["ran_until"] = clamp(in.StartedAt.Add(o.RanFor), *in.StartedAt, ended)
+		}
+		ended = o.ReceivedAt // when it became known, after the event of the loss
+	}
 	to, reason, message := outcome(*in, o)
 	in.State, in.StateAt = to, ended
 	in.Reason, in.Message = reason, message
@@ -115,7 +153,7 @@ func (s *step) over(o postgres.Observation, now time.Time) {
 		in.DeletedAt = &ended
 	}
 	s.leave()
-	s.events = append(s.events, postgres.InstanceEvent(in, string(to), message, ended, exitData(o)))
+	s.events = append(s.events, postgres.InstanceEvent(in, string(to), message, ended, data))
 }
 
 // leave takes the instance off its node. NodeID and Epoch of the step's origin
@@ -147,13 +185,6 @@ func outcome(in postgres.Standing, o postgres.Observation) (to cloud.InstanceSta
 		return cloud.StateFailed, o.Reason, or(o.Message, "ended: "+o.Reason)
 	}
 	return cloud.StateStopped, nodewire.ReasonExited, or(o.Message, "exited with code 0")
-}
-
-func exitData(o postgres.Observation) map[string]any {
-	if o.ExitCode == nil {
-		return nil
-	}
-	return map[string]any{"exit_code": *o.ExitCode}
 }
 
 // intend turns a tenant's wish into a step.

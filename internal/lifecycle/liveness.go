@@ -41,7 +41,36 @@ func (l *Lifecycle) Liveness(ctx context.Context) error {
 		}
 		return postgres.AlarmsClear(ctx, tx, found)
 	})
-	return ended(err)
+	if err != nil {
+		return ended(err)
+	}
+	return ended(l.forsaken(ctx))
+}
+
+// forsaken marks what ran on a lost node, and looks again at it once the node
+// is back and says that it runs.
+func (l *Lifecycle) forsaken(ctx context.Context) error {
+	err := l.each(ctx, postgres.InstanceForsaken, func(ctx context.Context, tx *postgres.Tx, was postgres.Standing, now time.Time) (step, error) {
+		s := step{inst: was}
+		if was.State != cloud.StateRunning || was.Reason == reasonNodeLost {
+			return s, nil
+		}
+		seen, lost, err := postgres.NodeProof(ctx, tx, was.NodeID)
+		if err == nil && lost {
+			s.lost(seen, now)
+		}
+		return s, err
+	})
+	if err != nil {
+		return err
+	}
+	return l.cfg.Leader.In(ctx, func(tx *postgres.Tx) error {
+		n, err := postgres.ObservationRevive(ctx, tx, lateAfter)
+		if n > 0 {
+			tx.Wake(postgres.TopicLifecycle)
+		}
+		return err
+	})
 }
 
 func lostKey(id cloud.NodeID) string { return fmt.Sprintf("node:%s:lost", id) }

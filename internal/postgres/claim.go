@@ -31,7 +31,7 @@ type CardRow struct {
 // PlacementLocked is everything that a commit of the scheduler rests on, locked
 // until it ends.
 type PlacementLocked struct {
-	Now       time.Time // the transaction's, by the database's clock
+	Now       time.Time // by the database's clock, under the locks
 	Instances map[cloud.InstanceID]Standing
 	Nodes     map[cloud.NodeID]NodeRoom
 	Cards     map[cloud.GPUID]CardRow
@@ -42,7 +42,6 @@ type PlacementLocked struct {
 func PlacementLock(ctx context.Context, q Querier, instances []cloud.InstanceID, nodes []cloud.NodeID, cards []cloud.GPUID) (PlacementLocked, error) {
 	out := PlacementLocked{Instances: map[cloud.InstanceID]Standing{}, Nodes: map[cloud.NodeID]NodeRoom{}, Cards: map[cloud.GPUID]CardRow{}}
 	var batch pgx.Batch
-	batch.Queue(`SELECT now()`).QueryRow(func(row pgx.Row) error { return row.Scan(&out.Now) })
 	batch.Queue(`SELECT `+standingColumns+` FROM instance WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE`, uuids(instances)).Query(func(rows pgx.Rows) error {
 		list, err := pgx.CollectRows(rows, standingScan)
 		for _, s := range list {
@@ -79,6 +78,7 @@ func PlacementLock(ctx context.Context, q Querier, instances []cloud.InstanceID,
 		})
 		return err
 	})
+	batch.Queue(`SELECT clock_timestamp()`).QueryRow(func(row pgx.Row) error { return row.Scan(&out.Now) })
 	if err := q.SendBatch(ctx, &batch).Close(); err != nil {
 		return out, fmt.Errorf("lock a placement: %w", err)
 	}

@@ -98,6 +98,42 @@ func NodesJudge(ctx context.Context, q Querier, late, lost, listened time.Durati
 	return out, nil
 }
 
+// InstanceForsaken finds what ran on nodes that are lost and is not marked so.
+func InstanceForsaken(ctx context.Context, q Querier, limit int) ([]InstanceRef, error) {
+	return instanceRefs(ctx, q, `
+		SELECT i.id, i.project_id FROM node n JOIN instance i ON i.node_id = n.id
+		WHERE n.state = 'lost' AND i.state = 'running' AND i.reason <> 'node_lost'
+		ORDER BY i.id LIMIT $1`, limit)
+}
+
+// NodeProof gives a node's last sign of life, and whether it is lost.
+func NodeProof(ctx context.Context, q Querier, id cloud.NodeID) (seen time.Time, lost bool, err error) {
+	err = q.QueryRow(ctx, `SELECT COALESCE(last_seen_at, created_at), state = 'lost' FROM node WHERE id = $1`, id).Scan(&seen, &lost)
+	if err != nil {
+		return seen, false, fmt.Errorf("read a node's last sign of life: %w", err)
+	}
+	return seen, lost, nil
+}
+
+// ObservationRevive makes news of what nodes that are back say of instances
+// that were given up, where it is fresh.
+func ObservationRevive(ctx context.Context, q Querier, fresh time.Duration) (int64, error) {
+	tag, err := q.Exec(ctx, `
+		WITH locked AS MATERIALIZED (
+			SELECT o.instance_id FROM instance i
+			JOIN node n ON n.id = i.node_id
+			JOIN observation o ON o.instance_id = i.id AND o.node_id = n.id
+			WHERE i.node_id IS NOT NULL AND i.state = 'running' AND i.reason = 'node_lost' AND n.state = 'ready'
+				AND o.received_at > now() - $1::interval AND o.handled_seq >= o.seq
+			ORDER BY o.instance_id FOR NO KEY UPDATE OF o
+		)
+		UPDATE observation o SET seq = o.seq + 1 FROM locked WHERE o.instance_id = locked.instance_id`, fresh)
+	if err != nil {
+		return 0, fmt.Errorf("revive observations: %w", err)
+	}
+	return tag.RowsAffected(), nil
+}
+
 // AlarmRaise opens an alarm unless one with its key is open.
 func AlarmRaise(ctx context.Context, q Querier, a cloud.Alarm) error {
 	_, err := q.Exec(ctx, `

@@ -325,10 +325,10 @@ func derived[R cloud.Resource](_ cloud.ID[R], words ...string) cloud.ID[R] {
 	return cloud.DerivedID[R](words...)
 }
 
-// Now is the transaction's time by the database's clock, the only one that
-// events go by.
+// Now is the time by the database's clock, the only one that events go by. Read
+// under an instance's lock, it is never before what happened to it last.
 func Now(ctx context.Context, q Querier) (now time.Time, err error) {
-	if err := q.QueryRow(ctx, `SELECT now()`).Scan(&now); err != nil {
+	if err := q.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
 		return now, fmt.Errorf("read the clock: %w", err)
 	}
 	return now, nil
