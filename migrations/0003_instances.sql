@@ -72,6 +72,7 @@ CREATE TABLE instance (
 );
 CREATE UNIQUE INDEX instance_name ON instance (project_id, name) WHERE state <> 'deleted';
 CREATE INDEX instance_project ON instance (project_id, id);
+CREATE INDEX instance_image ON instance (image_id) WHERE state <> 'deleted';
 CREATE INDEX instance_node ON instance (node_id) WHERE node_id IS NOT NULL;
 CREATE INDEX instance_queue ON instance (queued_at, id) WHERE state = 'queued';
 CREATE INDEX instance_deadline ON instance (deadline_at) WHERE deadline_at IS NOT NULL;
@@ -135,8 +136,8 @@ CREATE TABLE gpu_claim (
     FOREIGN KEY (org_id, project_id, instance_id) REFERENCES instance (org_id, project_id, id),
     CONSTRAINT gpu_claim_slots EXCLUDE USING gist (gpu_id WITH =, slots WITH &&)
 );
--- A card has one set of media engines per kind of +me profile.
-CREATE UNIQUE INDEX gpu_claim_media ON gpu_claim (gpu_id, profile) WHERE profile LIKE '%+me';
+-- A card has one set of media engines.
+CREATE UNIQUE INDEX gpu_claim_media ON gpu_claim (gpu_id) WHERE profile LIKE '%+me';
 CREATE INDEX gpu_claim_instance ON gpu_claim (instance_id);
 CREATE INDEX gpu_claim_org ON gpu_claim (org_id);
 
