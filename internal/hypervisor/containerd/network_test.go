@@ -22,8 +22,12 @@ const webServer = "mkdir -p /www; echo hello >/www/index.html; httpd -f -p 80 -h
 // fetches says whether a guest can load a page from an address.
 func (c *cloudUnderTest) fetches(t *testing.T, id, address string) bool {
 	t.Helper()
-	_, code := c.sh(t, id, "wget -q -T 2 -O - http://"+address+"/ >/dev/null 2>&1")
-	return code == 0
+	host, port, found := strings.Cut(address, ":")
+	if !found {
+		port = "80"
+	}
+	out, _ := c.sh(t, id, `printf 'GET / HTTP/1.0\r\n\r\n' | nc -w 2 `+host+" "+port+" 2>/dev/null")
+	return strings.Contains(out, " 200 OK")
 }
 
 func TestGuestsAreApart(t *testing.T) {
@@ -228,4 +232,30 @@ func TestDownTakesOnlyThisCloud(t *testing.T) {
 	if c.net.Subnet() != mine || other.net.Subnet() != theirs {
 		t.Errorf("subnets were not remembered: %s, %s", c.net.Subnet(), other.net.Subnet())
 	}
+}
+
+// TestGuestsReachTheWorldBehindTheHost puts a server behind the host that has no
+// route back to the guests: it only answers what comes from the host's address.
+func TestGuestsReachTheWorldBehindTheHost(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := spec("inst_nat", c.push(t, v1.Config{}), "sleep", "1000")
+	c.start(t, s)
+	ns, link := "tenon-out-"+c.id, "to"+c.id[:6]
+	t.Cleanup(func() { exec.Command("ip", "netns", "del", ns).Run() })
+	www := t.TempDir()
+	if err := os.WriteFile(www+"/index.html", []byte("out"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("sh", "-ec", fmt.Sprintf(`ip netns add %[1]s
+ip link add %[2]s type veth peer name eth0 netns %[1]s
+ip addr add 198.51.100.1/30 dev %[2]s; ip link set %[2]s up
+echo 1 >/proc/sys/net/ipv4/conf/%[2]s/forwarding
+ip netns exec %[1]s ip addr add 198.51.100.2/30 dev eth0; ip netns exec %[1]s ip link set eth0 up
+ip netns exec %[1]s busybox httpd -p 80 -h %[3]s`, ns, link, www)).CombinedOutput()
+	if err != nil {
+		t.Fatalf("build the world: %v: %s", err, out)
+	}
+	t.Cleanup(func() { exec.Command("sh", "-c", "kill $(ip netns pids "+ns+")").Run() })
+	eventually(t, 10*time.Second, "the world to answer", func() bool { return c.fetches(t, s.ID, "198.51.100.2") })
 }
