@@ -49,18 +49,15 @@ func NewDoor(id *Identity, doorURL, name, stateDir string, log *slog.Logger) (*R
 			return d.pair.Load(), nil
 		},
 	}
-	d.client = &http.Client{Transport: d.Transport()}
+	d.client = &http.Client{Transport: &http.Transport{
+		TLSClientConfig: d.TLS(), IdleConnTimeout: 60 * time.Second, TLSHandshakeTimeout: 10 * time.Second,
+	}}
 	return d, nil
 }
 
-// Transport makes requests to the door with the node's certificate: reports,
-// and pulls from the registry behind it. It is HTTP/1.1, as everything here.
-func (d *RemoteDoor) Transport() *http.Transport {
-	return &http.Transport{
-		TLSClientConfig: d.tls.Clone(), IdleConnTimeout: 60 * time.Second, MaxIdleConnsPerHost: 8,
-		TLSHandshakeTimeout: 10 * time.Second,
-	}
-}
+// TLS is for others who go through the door with the node's certificate, as
+// image pulls do. It always presents the present one.
+func (d *RemoteDoor) TLS() *tls.Config { return d.tls.Clone() }
 
 // URL is the door's address.
 func (d *RemoteDoor) URL() string { return d.url }

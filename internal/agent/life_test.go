@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -275,9 +276,10 @@ func TestFailures(t *testing.T) {
 // and is not reported ended.
 func TestUnprovenEndIsNotReported(t *testing.T) {
 	t.Parallel()
-	stuck := true
+	var stuck atomic.Bool
+	stuck.Store(true)
 	opts := fake.Options{Hook: func(_ context.Context, step, _ string) error {
-		if step == "remove" && stuck {
+		if step == "remove" && stuck.Load() {
 			return errors.New("a process is left")
 		}
 		return nil
@@ -292,7 +294,7 @@ func TestUnprovenEndIsNotReported(t *testing.T) {
 		if held(t, w) != 1 {
 			t.Error("devices were freed with the guest still there")
 		}
-		stuck = false
+		stuck.Store(false)
 		pass(20 * time.Second)
 		expect(t, n, "inst_1", nodewire.GuestFailed, nodewire.ReasonExited)
 	})

@@ -91,13 +91,16 @@ func asFailure(ctx context.Context, err error, reason, message string) error {
 // progress publishes how far a slow step is.
 func (w *worker) progress(step, message string, percent int) {
 	w.mu.Lock()
-	if percent > w.fails.percent { // it moves: failures before this don't count
-		w.fails = failures{percent: percent}
+	switch {
+	case percent > w.fails.percent: // headway: failures before this don't count
+		w.fails = failures{percent: percent, since: time.Now()}
+	case percent == w.fails.percent && message != w.pub.message:
+		w.fails.since = time.Now()
 	}
 	w.mu.Unlock()
 	w.change(func(p *published) {
 		p.state, p.message, p.progress, p.reason = nodewire.GuestStarting, message, nil, ""
-		if step == "pull" || step == "unpack" {
+		if step == "image" {
 			p.state = nodewire.GuestPulling
 		}
 		if percent >= 0 {
@@ -137,11 +140,11 @@ func (w *worker) restart(ctx context.Context, v view) error {
 
 // clear gives back what earlier epochs hold.
 func (w *worker) clear(ctx context.Context, v view) error {
-	epochs := v.rec.Earlier
-	if v.guest != nil && v.guest.Epoch != v.want.Epoch {
-		epochs = append([]int64{v.guest.Epoch}, epochs...)
+	// The present epoch starts only after this, so what it holds is a remnant too.
+	epochs := append([]int64{v.rec.Epoch}, v.rec.Earlier...)
+	if v.guest != nil {
+		epochs = append(epochs, v.guest.Epoch)
 	}
-	// A guest of the present epoch can't be there: it starts only after this.
 	if err := w.giveBack(ctx, v, epochs, true, grace(v.want)); err != nil {
 		return err
 	}
@@ -190,7 +193,7 @@ func (w *worker) finish(ctx context.Context, v view) error {
 		if err != nil && !errors.Is(err, hypervisor.ErrNoGuest) {
 			return fmt.Errorf("stop guest: %w", err)
 		}
-		if err == nil && e.ExitCode == nil && g.State == hypervisor.Exited {
+		if err == nil && e.ExitCode == nil && g.State == hypervisor.Exited && !g.StartedAt.IsZero() {
 			e.ExitCode = &g.ExitCode
 			e.RanForSeconds = max(e.RanForSeconds, ran(view{guest: &g}))
 		}

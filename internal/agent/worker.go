@@ -60,12 +60,15 @@ type published struct {
 	ran        float64   // of an ended one, seconds
 }
 
-// failures are those of one step in a row, since it last made headway.
+// failures are those of one step in a row.
 type failures struct {
 	count   int
-	since   time.Time
-	percent int
+	since   time.Time // when the step began, or last moved
+	percent int       // how far it has come
 }
+
+// maxFailures ends a step whose attempts move a little and never get further.
+const maxFailures = 8
 
 func newWorker(a *Agent, id string) *worker {
 	return &worker{a: a, id: id, log: a.log.With("instance", id), wake: make(chan struct{}, 1)}
@@ -128,8 +131,8 @@ func (w *worker) once(ctx context.Context) (again time.Duration, forgotten bool)
 	defer cancel()
 	w.mu.Lock()
 	now := intentOf(w.a.ledger.snapshot(), w.id)
-	if now != w.intent {
-		w.fails = failures{}
+	if now != w.intent || w.fails.since.IsZero() {
+		w.fails = failures{since: time.Now()}
 	}
 	w.intent, w.cancel = now, cancel
 	w.mu.Unlock()
@@ -218,16 +221,13 @@ func (w *worker) look(ctx context.Context, kind string) (*hypervisor.Guest, erro
 func (w *worker) failed(did action, s *state, err error) time.Duration {
 	w.mu.Lock()
 	w.fails.count++
-	if w.fails.count == 1 {
-		w.fails.since = time.Now()
-	}
 	fails := w.fails
 	w.mu.Unlock()
 	var f *hypervisor.Failure
 	if !errors.As(err, &f) {
 		f = &hypervisor.Failure{Reason: nodewire.ReasonStart, Message: "the node could not take this step", Err: err}
 	}
-	if did == actMake && (f.Final || time.Since(fails.since) >= w.a.t.GiveUp) {
+	if did == actMake && (f.Final || fails.count >= maxFailures || time.Since(fails.since) >= w.a.t.GiveUp) {
 		w.log.Warn("instance failed", "reason", f.Reason, "error", err)
 		want := s.want(w.id)
 		endErr := w.writeEnd(want, ending{State: nodewire.GuestFailed, Reason: f.Reason, Message: f.Message})

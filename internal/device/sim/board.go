@@ -1,11 +1,11 @@
 // Package sim is a board of simulated GPUs: cards from a data file, MIG slices
-// at exactly the places that hardware takes, and real device nodes for them, so
-// that what a container may open is really enforced by the kernel. Everything
-// that it reports says that it is simulated.
+// at exactly the places that hardware takes, and a device number for each that
+// no container has by default, so that what a container may open is really
+// enforced by the kernel. Everything that it reports says that it is simulated.
 //
-// What is held is in state.json, written (tmp, fsync, rename) before a device
-// node or a CDI spec is made and changed last when they are taken away, so a
-// crash at any point leaves something that Prepare or Release finishes.
+// What is held is in state.json, written (tmp, fsync, rename) before a CDI spec
+// is and changed last when that is taken away, so a crash at any point leaves
+// something that Prepare or Release finishes.
 //
 // It may import device, nodewire, gpu and the CDI spec's types.
 package sim
@@ -32,7 +32,6 @@ type Config struct {
 	CloudID  string         // part of every name that is visible on the host
 	StateDir string         // keeps state.json
 	CDIDir   string         // where CDI specs go; empty: none are written
-	DevDir   string         // where device nodes go; empty: none are made
 	Now      func() time.Time
 	Log      *slog.Logger
 }
@@ -61,7 +60,7 @@ type mark struct{ state, reason string }
 
 var _ device.Board = (*Board)(nil)
 
-// Open reads the board and what is held of it, and puts nodes and specs right.
+// Open reads the board and what is held of it, and puts the CDI specs right.
 func Open(cfg Config) (*Board, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now

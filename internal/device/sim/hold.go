@@ -69,7 +69,7 @@ func (b *Board) Release(_ context.Context, instanceID string, epoch int64) error
 	if !held || h.Epoch > epoch {
 		return nil
 	}
-	if err := b.withdraw(instanceID, h); err != nil {
+	if err := b.withdraw(instanceID); err != nil {
 		return fmt.Errorf("release devices of %s: %w", instanceID, err)
 	}
 	delete(b.state.Held, instanceID)

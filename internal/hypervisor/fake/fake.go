@@ -67,7 +67,7 @@ func (e *Engine) Prepare(ctx context.Context, spec hypervisor.Spec, progress hyp
 	}
 	const parts = 4
 	for i := range parts {
-		progress("pull", "pulling a simulated image", 100*i/parts)
+		progress("image", "pulling a simulated image", 100*i/parts)
 		if err := wait(ctx, e.opts.PrepareDelay/parts); err != nil {
 			return err
 		}
