@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// Identity is what makes a checkout's cloud its own; it is kept in
-// var/cloud.json and, for those who clean up after it, in each place it uses.
+// Identity is what makes a folder's cloud its own; it is kept in its
+// cloud.json and, for those who clean up after it, in each place it uses.
 type Identity struct {
-	ID          string    `json:"id"` // 8 hexadecimal digits
-	Checkout    string    `json:"checkout"`
+	ID          string    `json:"id"`    // 8 hexadecimal digits
+	State       string    `json:"state"` // the folder that it is kept in
 	ConsolePort int       `json:"console_port"`
 	NodePort    int       `json:"node_port"`
 	CreatedAt   time.Time `json:"created_at"`
@@ -49,32 +49,32 @@ func (id Identity) write(folder string) error {
 	return writeFile(filepath.Join(folder, identityFile), append(text, '\n'), 0o644)
 }
 
-// openIdentity reads the state folder's identity or makes a new one. A checkout
+// openIdentity reads the state folder's identity or makes a new one. A folder
 // that was copied or moved keeps its id only if the old place is gone: two
 // clouds must never share one.
-func openIdentity(state, checkout string) (Identity, error) {
+func openIdentity(state string) (Identity, error) {
 	id, err := readIdentity(state)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return newIdentity(state, checkout)
+		return newIdentity(state)
 	case err != nil:
 		return id, err
-	case id.Checkout == checkout:
+	case id.State == state:
 		return id, nil
 	}
-	if other, err := readIdentity(filepath.Join(id.Checkout, "var")); err == nil && other.ID == id.ID {
-		return id, fmt.Errorf("this state folder is a copy of the one in %s, and two clouds can't be the same one: run `make clean` here first", id.Checkout)
+	if other, err := readIdentity(id.State); err == nil && other.ID == id.ID {
+		return id, fmt.Errorf("this state folder is a copy of %s, and two clouds can't be the same one: run `make clean` here first", id.State)
 	}
-	id.Checkout = checkout // moved
+	id.State = state // moved
 	return id, id.write(state)
 }
 
-func newIdentity(state, checkout string) (Identity, error) {
+func newIdentity(state string) (Identity, error) {
 	var b [4]byte
 	if _, err := rand.Read(b[:]); err != nil {
 		return Identity{}, fmt.Errorf("make a cloud id: %w", err)
 	}
-	id := Identity{ID: hex.EncodeToString(b[:]), Checkout: checkout, CreatedAt: time.Now().UTC().Truncate(time.Second)}
+	id := Identity{ID: hex.EncodeToString(b[:]), State: state, CreatedAt: time.Now().UTC().Truncate(time.Second)}
 	return id, id.write(state)
 }
 

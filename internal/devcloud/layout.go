@@ -14,15 +14,14 @@ import (
 // Layout is where a cloud keeps what.
 type Layout struct {
 	Identity
-	State string // var: what a person may look at, and what can live there
-	Run   string // /run/tenon-<id>: sockets and pid files, gone after a reboot
-	Far   string // /var/lib/tenon/<id>: the parts that can't live in State
+	Run string // /run/tenon-<id>: sockets and pid files, gone after a reboot
+	Far string // /var/lib/tenon/<id>: the parts that can't live in State
 }
 
 // The parts that may have to live elsewhere.
 const (
-	partPostgres   = "postgres"
-	partContainerd = "containerd"
+	partPostgres = "postgres"
+	partNode     = "node" // the agent's and containerd's
 )
 
 // Roots are the machine-wide folders; tests use their own.
@@ -48,18 +47,17 @@ func (l Layout) postgresSocket() string     { return filepath.Join(l.Run, "pg") 
 func (l Layout) logFile(name string) string { return filepath.Join(l.State, "log", name+".log") }
 func (l Layout) masterKey() string          { return filepath.Join(l.State, "secrets", "master.key") }
 func (l Layout) registry() string           { return filepath.Join(l.State, "registry") }
-func (l Layout) agentState() string         { return filepath.Join(l.State, "agent") }
 
 // openLayout makes the folders, with each part where it can work.
-func openLayout(state, checkout string, roots Roots, postgresUID int) (Layout, error) {
+func openLayout(state string, roots Roots, postgresUID int) (Layout, error) {
 	if err := os.MkdirAll(state, 0o755); err != nil {
 		return Layout{}, fmt.Errorf("make state folder: %w", err)
 	}
-	id, err := openIdentity(state, checkout)
+	id, err := openIdentity(state)
 	if err != nil {
 		return Layout{}, err
 	}
-	l := Layout{Identity: id, State: state, Run: filepath.Join(roots.Run, "tenon-"+id.ID), Far: filepath.Join(roots.Lib, id.ID)}
+	l := Layout{Identity: id, Run: filepath.Join(roots.Run, "tenon-"+id.ID), Far: filepath.Join(roots.Lib, id.ID)}
 	if len(l.Run) > 60 {
 		// A socket's path is limited to 107 bytes; the longest below Run takes 45.
 		return l, fmt.Errorf("the run directory %s is too long for socket paths", l.Run)
@@ -75,7 +73,7 @@ func openLayout(state, checkout string, roots Roots, postgresUID int) (Layout, e
 	if err := os.Chmod(l.Run, 0o711); err != nil {
 		return l, fmt.Errorf("set mode of run directory: %w", err)
 	}
-	for folder, mode := range map[string]os.FileMode{"log": 0o755, "secrets": 0o700, "registry": 0o700, "agent": 0o700, "tmp": 0o700} {
+	for folder, mode := range map[string]os.FileMode{"log": 0o755, "secrets": 0o700, "registry": 0o700, "tmp": 0o700} {
 		path := filepath.Join(state, folder)
 		if err := os.MkdirAll(path, mode); err != nil {
 			return l, fmt.Errorf("make %s: %w", path, err)
@@ -90,7 +88,7 @@ func openLayout(state, checkout string, roots Roots, postgresUID int) (Layout, e
 // chooseParts decides once, at the first run, which parts must live elsewhere;
 // later runs keep to it, since that is where the data is.
 func (l *Layout) chooseParts(postgresUID int) error {
-	for _, part := range []string{partPostgres, partContainerd} {
+	for _, part := range []string{partPostgres, partNode} {
 		if slices.Contains(l.Elsewhere, part) {
 			if err := l.makeFar(part); err != nil {
 				return err
@@ -104,7 +102,7 @@ func (l *Layout) chooseParts(postgresUID int) error {
 		switch part {
 		case partPostgres:
 			fits = passable(l.State, postgresUID) && ownable(l.State, postgresUID)
-		case partContainerd:
+		case partNode:
 			fits = layerable(l.State)
 		}
 		if fits {

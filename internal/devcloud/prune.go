@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// prune takes away clouds whose checkout is gone or has become another cloud
+// prune takes away clouds whose state folder is gone or has become another cloud
 // (`rm -rf`, `git clean -xfd`): their processes, mounts and far folders. A
-// cloud whose checkout still names it is never touched, running or not.
+// cloud whose folder still names it is never touched, running or not.
 func prune(roots Roots, note func(format string, args ...any)) {
 	seen := map[string]Layout{}
 	for _, pattern := range []string{filepath.Join(roots.Run, "tenon-*"), filepath.Join(roots.Lib, "*")} {
@@ -21,7 +21,7 @@ func prune(roots Roots, note func(format string, args ...any)) {
 			if err != nil || !abandoned(id) {
 				continue
 			}
-			seen[id.ID] = Layout{Identity: id, State: filepath.Join(id.Checkout, "var"), Run: filepath.Join(roots.Run, "tenon-"+id.ID), Far: filepath.Join(roots.Lib, id.ID)}
+			seen[id.ID] = Layout{Identity: id, Run: filepath.Join(roots.Run, "tenon-"+id.ID), Far: filepath.Join(roots.Lib, id.ID)}
 		}
 	}
 	for _, l := range seen {
@@ -32,9 +32,9 @@ func prune(roots Roots, note func(format string, args ...any)) {
 	}
 }
 
-// abandoned reports whether the checkout no longer holds this cloud.
+// abandoned reports whether the folder no longer holds this cloud.
 func abandoned(id Identity) bool {
-	now, err := readIdentity(filepath.Join(id.Checkout, "var"))
+	now, err := readIdentity(id.State)
 	if err == nil {
 		return now.ID != id.ID
 	}
@@ -71,7 +71,7 @@ func stopByPidFiles(run string) {
 	}
 }
 
-// Clean stops a checkout's cloud, whoever runs it, and deletes all of it.
+// Clean stops a folder's cloud, whoever runs it, and deletes all of it.
 func Clean(state string, roots Roots, note func(format string, args ...any)) error {
 	id, err := readIdentity(state)
 	if err != nil {
@@ -84,10 +84,11 @@ func Clean(state string, roots Roots, note func(format string, args ...any)) err
 		id = Identity{}
 	}
 	if id.ID != "" {
+		id.State = state
 		if err := stopSupervisor(state); err != nil {
 			return err
 		}
-		l := Layout{Identity: id, State: state, Run: filepath.Join(roots.Run, "tenon-"+id.ID), Far: filepath.Join(roots.Lib, id.ID)}
+		l := Layout{Identity: id, Run: filepath.Join(roots.Run, "tenon-"+id.ID), Far: filepath.Join(roots.Lib, id.ID)}
 		if err := l.remove(); err != nil {
 			return err
 		}

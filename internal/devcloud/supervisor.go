@@ -26,13 +26,10 @@ type Supervisor struct {
 
 // Open takes the state folder, cleans up after clouds that are no more, and
 // chooses places and ports. It starts nothing.
-func Open(state, checkout string, roots Roots, console *Console) (*Supervisor, error) {
+func Open(state string, roots Roots, console *Console) (*Supervisor, error) {
 	state, err := filepath.Abs(state)
 	if err != nil {
 		return nil, fmt.Errorf("find state folder: %w", err)
-	}
-	if checkout, err = filepath.Abs(checkout); err != nil {
-		return nil, fmt.Errorf("find checkout: %w", err)
 	}
 	if err := os.MkdirAll(state, 0o755); err != nil {
 		return nil, fmt.Errorf("make state folder: %w", err)
@@ -42,20 +39,20 @@ func Open(state, checkout string, roots Roots, console *Console) (*Supervisor, e
 		return nil, err
 	}
 	s := &Supervisor{Console: console, roots: roots, lock: lock, hurry: make(chan struct{})}
-	if err := s.open(state, checkout); err != nil {
+	if err := s.open(state); err != nil {
 		lock.Release()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *Supervisor) open(state, checkout string) error {
+func (s *Supervisor) open(state string) error {
 	prune(s.roots, s.Console.Say)
 	pg, err := findPostgres()
 	if err != nil {
 		return err
 	}
-	if s.Layout, err = openLayout(state, checkout, s.roots, pg.UID); err != nil {
+	if s.Layout, err = openLayout(state, s.roots, pg.UID); err != nil {
 		return err
 	}
 	pg.Data, pg.Socket = s.postgresData(), s.postgresSocket()
