@@ -1,39 +1,20 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/tenon-cloud/tenon/api"
+	"github.com/tenon-cloud/tenon/internal/proof/target"
 )
 
-// sql asks Postgres with its own client.
-func (t *target) sql(ctx context.Context, query string) ([]string, error) {
-	cmd := exec.CommandContext(ctx, "psql", "-h", filepath.Join(t.run, "pg"), "-U", "tenon_owner", "-d", "tenon", "-X", "-At", "-c", query)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("psql: %w: %s", err, bytes.TrimSpace(stderr.Bytes()))
-	}
-	return strings.Fields(string(out)), nil
-}
-
-func (t *target) number(ctx context.Context, query string) (int, error) {
-	rows, err := t.sql(ctx, query)
-	if err != nil || len(rows) != 1 {
-		return 0, fmt.Errorf("ask %q: %v %w", query, rows, err)
-	}
-	return strconv.Atoi(rows[0])
-}
+// checked is a cloud whose books are compared.
+type checked struct{ *target.Target }
 
 // guest is a container as containerd tells of it.
 type guest struct {
@@ -50,35 +31,14 @@ type guest struct {
 	running bool
 }
 
-func (t *target) ctr(ctx context.Context, args ...string) ([]byte, error) {
-	sockets, err := filepath.Glob(filepath.Join(t.run, "containerd*", "*.sock"))
-	if more, e := filepath.Glob(filepath.Join(t.run, "containerd*.sock")); e == nil {
-		sockets = append(sockets, more...)
-	}
-	for _, s := range sockets {
-		if strings.HasSuffix(s, "ttrpc") || strings.HasSuffix(s, ".sock.ttrpc") {
-			continue
-		}
-		cmd := exec.CommandContext(ctx, "ctr", append([]string{"--address", s, "--namespace", "tenon-" + t.id}, args...)...)
-		var stderr bytes.Buffer
-		cmd.Stderr = &stderr
-		out, err := cmd.Output()
-		if err != nil {
-			return nil, fmt.Errorf("ctr %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(stderr.Bytes()))
-		}
-		return out, nil
-	}
-	return nil, fmt.Errorf("no containerd socket under %s: %v", t.run, err)
-}
-
-func (t *target) guests(ctx context.Context) (map[string]*guest, error) {
-	list, err := t.ctr(ctx, "containers", "list", "-q")
+func (t checked) guests(ctx context.Context) (map[string]*guest, error) {
+	list, err := t.Ctr(ctx, "containers", "list", "-q")
 	if err != nil {
 		return nil, err
 	}
 	all := map[string]*guest{}
 	for _, id := range strings.Fields(string(list)) {
-		text, err := t.ctr(ctx, "containers", "info", id)
+		text, err := t.Ctr(ctx, "containers", "info", id)
 		if err != nil {
 			return nil, err
 		}
@@ -88,7 +48,7 @@ func (t *target) guests(ctx context.Context) (map[string]*guest, error) {
 		}
 		all[id] = g
 	}
-	tasks, err := t.ctr(ctx, "tasks", "list")
+	tasks, err := t.Ctr(ctx, "tasks", "list")
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +64,7 @@ func (t *target) guests(ctx context.Context) (map[string]*guest, error) {
 
 // compare holds Postgres against containerd and each against itself. What is
 // just about to change is given a few seconds to be so.
-func (t *target) compare(ctx context.Context, rest []api.Instance, out *tally) error {
+func (t checked) compare(ctx context.Context, rest []api.Instance, out *tally) error {
 	var findings tally
 	for range 10 {
 		findings = tally{}
@@ -124,12 +84,12 @@ func (t *target) compare(ctx context.Context, rest []api.Instance, out *tally) e
 	return nil
 }
 
-func (t *target) compareOnce(ctx context.Context, rest []api.Instance, out *tally) error {
+func (t checked) compareOnce(ctx context.Context, rest []api.Instance, out *tally) error {
 	guests, err := t.guests(ctx)
 	if err != nil {
 		return err
 	}
-	running, err := t.sql(ctx, "SELECT id FROM instance WHERE state = 'running'")
+	running, err := t.SQL(ctx, "SELECT id FROM instance WHERE state = 'running'")
 	if err != nil {
 		return err
 	}
@@ -138,7 +98,7 @@ func (t *target) compareOnce(ctx context.Context, rest []api.Instance, out *tall
 		ids[id] = true
 	}
 	names := map[string]string{} // printed id → bare one, through the database's own rows
-	rows, err := t.sql(ctx, "SELECT id || '=' || name FROM instance WHERE state <> 'deleted'")
+	rows, err := t.SQL(ctx, "SELECT id || '=' || name FROM instance WHERE state <> 'deleted'")
 	if err != nil {
 		return err
 	}
@@ -199,7 +159,7 @@ func instanceOf(id string, g *guest) string {
 }
 
 // books asks the database about itself.
-func (t *target) books(ctx context.Context, out *tally) error {
+func (t checked) books(ctx context.Context, out *tally) error {
 	questions := []struct {
 		counter *int
 		what    string
@@ -214,7 +174,7 @@ func (t *target) books(ctx context.Context, out *tally) error {
 		{&out.doubled, "quota rows that differ from what is held", `SELECT count(*) FROM project_quota q WHERE q.resource = 'vcpu' AND q.used <> (SELECT COALESCE(sum(vcpu), 0) FROM instance i WHERE i.project_id = q.project_id AND i.holds_quota)`},
 	}
 	for _, q := range questions {
-		n, err := t.number(ctx, q.query)
+		n, err := t.Number(ctx, q.query)
 		if err != nil {
 			return err
 		}
@@ -228,7 +188,7 @@ func (t *target) books(ctx context.Context, out *tally) error {
 
 // empty checks that nothing is left of a round: no guest, claim, address or
 // device, and no quota in use.
-func (t *target) empty(ctx context.Context, out *tally) error {
+func (t checked) empty(ctx context.Context, out *tally) error {
 	var left []string
 	for range 20 {
 		left = nil
@@ -244,7 +204,7 @@ func (t *target) empty(ctx context.Context, out *tally) error {
 			"quota in use":  `SELECT count(*) FROM project_quota WHERE used <> 0`,
 			"open segments": `SELECT count(*) FROM segment WHERE ended_at IS NULL`,
 		} {
-			n, err := t.number(ctx, query)
+			n, err := t.Number(ctx, query)
 			if err != nil {
 				return err
 			}
@@ -252,7 +212,7 @@ func (t *target) empty(ctx context.Context, out *tally) error {
 				left = append(left, fmt.Sprintf("%d %s", n, what))
 			}
 		}
-		if n := len(veths(t.id)); n > 0 {
+		if n := len(veths(t.ID)); n > 0 {
 			left = append(left, fmt.Sprintf("%d network interfaces", n))
 		}
 		if len(left) == 0 {

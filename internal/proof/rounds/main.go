@@ -16,11 +16,10 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"time"
 
-	"github.com/tenon-cloud/tenon/api"
+	"github.com/tenon-cloud/tenon/internal/proof/target"
 )
 
 func main() {
@@ -36,16 +35,16 @@ func main() {
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	cloud, err := open(*state)
+	cloud, err := target.Open(*state)
 	if err != nil {
 		fail("%v", err)
 	}
-	fmt.Printf("cloud %s, seed %d: %d rounds of %d creates and deletes, %d kills each of %s\n", cloud.id, *seed, *rounds, *ops, *kills, *victims)
+	fmt.Printf("cloud %s, seed %d: %d rounds of %d creates and deletes, %d kills each of %s\n", cloud.ID, *seed, *rounds, *ops, *kills, *victims)
 	random := rand.New(rand.NewPCG(*seed, 1))
 	var sum tally
 	for n := range *rounds {
 		began := time.Now()
-		round := &round{cloud: cloud, number: n + 1, random: rand.New(rand.NewPCG(random.Uint64(), 2)), ops: *ops, workers: *workers,
+		round := &round{cloud: checked{cloud}, number: n + 1, random: rand.New(rand.NewPCG(random.Uint64(), 2)), ops: *ops, workers: *workers,
 			kills: *kills, victims: strings.Split(*victims, ","), settle: *settle}
 		result, err := round.run(ctx)
 		if err != nil {
@@ -67,34 +66,4 @@ func main() {
 func fail(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "rounds: "+format+"\n", args...)
 	os.Exit(1)
-}
-
-// target is the cloud under attack.
-type target struct {
-	id     string
-	run    string // its run directory
-	client *api.Client
-}
-
-func open(state string) (*target, error) {
-	env, err := os.ReadFile(filepath.Join(state, "tenon.env"))
-	if err != nil {
-		return nil, fmt.Errorf("read the cloud's address (does `make run` run?): %w", err)
-	}
-	values := map[string]string{}
-	for line := range strings.Lines(string(env)) {
-		line = strings.TrimPrefix(strings.TrimSpace(line), "export ")
-		if key, value, ok := strings.Cut(line, "="); ok {
-			values[key] = strings.Trim(value, `'"`)
-		}
-	}
-	id, err := cloudID(state)
-	if err != nil {
-		return nil, err
-	}
-	t := &target{id: id, run: "/run/tenon-" + id, client: api.NewClient(values["TENON_URL"], values["TENON_TOKEN"])}
-	if t.client.BaseURL == "" || t.client.Token == "" {
-		return nil, fmt.Errorf("%s/tenon.env lacks TENON_URL or TENON_TOKEN", state)
-	}
-	return t, nil
 }

@@ -9,9 +9,8 @@ import (
 	"time"
 
 	"github.com/tenon-cloud/tenon/api"
+	"github.com/tenon-cloud/tenon/internal/proof/target"
 )
-
-const project = "default"
 
 // tally counts what must be zero, and what is worth knowing.
 type tally struct {
@@ -49,7 +48,7 @@ func (t *tally) verdict() string {
 }
 
 type round struct {
-	cloud   *target
+	cloud   checked
 	number  int
 	random  *rand.Rand
 	ops     int
@@ -96,7 +95,7 @@ func (r *round) run(ctx context.Context) (tally, error) {
 
 // flavors are the small ones: cpu only, and slices.
 func (r *round) flavors(ctx context.Context) ([]string, error) {
-	list, err := r.cloud.client.FlavorList(ctx)
+	list, err := r.cloud.Client.FlavorList(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list flavors: %w", err)
 	}
@@ -148,7 +147,7 @@ func (r *round) one(ctx context.Context, name, flavor string, remove bool) error
 	var inst *api.Instance
 	// The same key each time: however often the answer was lost, one instance.
 	err := r.insist(ctx, "create "+name, func() (err error) {
-		inst, err = r.cloud.client.InstanceCreate(ctx, project, api.InstanceCreate{Name: name, Image: "debian-12", Flavor: flavor}, api.IdempotencyKey(name))
+		inst, err = r.cloud.Client.InstanceCreate(ctx, target.Project, api.InstanceCreate{Name: name, Image: "debian-12", Flavor: flavor}, api.IdempotencyKey(name))
 		return err
 	})
 	if err != nil {
@@ -161,7 +160,7 @@ func (r *round) one(ctx context.Context, name, flavor string, remove bool) error
 		return nil
 	}
 	err = r.insist(ctx, "delete "+name, func() error {
-		_, err := r.cloud.client.InstanceDelete(ctx, project, inst.ID)
+		_, err := r.cloud.Client.InstanceDelete(ctx, target.Project, inst.ID)
 		var p *api.Problem
 		if errors.As(err, &p) && (p.Status == 404 || p.Status == 409 && p.Code != "name_taken") {
 			return nil // an answer that was lost: it is on its way out already
@@ -210,7 +209,7 @@ func (r *round) rest(ctx context.Context) ([]api.Instance, error) {
 	for {
 		var all []api.Instance
 		err := r.insist(ctx, "list instances", func() (err error) {
-			all, err = r.cloud.client.InstanceListAll(ctx, project, api.InstanceListOptions{})
+			all, err = r.cloud.Client.InstanceListAll(ctx, target.Project, api.InstanceListOptions{})
 			return err
 		})
 		if err != nil {
@@ -284,7 +283,7 @@ func (r *round) clear(ctx context.Context) error {
 		}
 		for _, i := range all {
 			err := r.insist(ctx, "delete "+i.Name, func() error {
-				_, err := r.cloud.client.InstanceDelete(ctx, project, i.ID)
+				_, err := r.cloud.Client.InstanceDelete(ctx, target.Project, i.ID)
 				var p *api.Problem
 				if errors.As(err, &p) && (p.Status == 404 || p.Status == 409) {
 					return nil

@@ -2,42 +2,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"syscall"
 	"time"
 )
-
-func cloudID(state string) (string, error) {
-	text, err := os.ReadFile(filepath.Join(state, "cloud.json"))
-	if err != nil {
-		return "", fmt.Errorf("read the cloud's identity: %w", err)
-	}
-	var identity struct {
-		ID string `json:"id"`
-	}
-	if err := json.Unmarshal(text, &identity); err != nil || identity.ID == "" {
-		return "", fmt.Errorf("cloud.json has no id: %v", err)
-	}
-	return identity.ID, nil
-}
-
-// pid reads the process of a child from the supervisor's own notes.
-func (t *target) pid(child string) (int, error) {
-	text, err := os.ReadFile(filepath.Join(t.run, child+".pid"))
-	if err != nil {
-		return 0, err
-	}
-	var p struct {
-		PID int `json:"pid"`
-	}
-	if err := json.Unmarshal(text, &p); err != nil || p.PID <= 1 {
-		return 0, fmt.Errorf("read %s.pid: no process in it", child)
-	}
-	return p.PID, nil
-}
 
 // killAround kills children at random moments until the load is done, and always
 // as often as asked.
@@ -52,7 +21,7 @@ func (r *round) killAround(ctx context.Context, loadDone <-chan struct{}) []stri
 		case <-time.After(pause):
 		}
 		victim := r.victims[r.random.IntN(len(r.victims))]
-		pid, err := r.cloud.pid(victim)
+		pid, err := r.cloud.PID(victim)
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "round %d: %s: %v\n", r.number, victim, err)
 			continue
