@@ -47,10 +47,10 @@ func (s *server) nodeUndrain(ctx context.Context, in *NodePath) (*out[api.Node],
 }
 
 func (s *server) joinTokenCreate(ctx context.Context, in *struct {
-	Creating
+	Strict
 	Body api.JoinTokenCreate
 }) (*out[api.JoinToken], error) {
-	t, err := s.app.JoinTokenCreate(ctx, call(ctx, in.IdempotencyKey), app.JoinTokenInput{
+	t, err := s.app.JoinTokenCreate(ctx, call(ctx, ""), app.JoinTokenInput{
 		Pool: in.Body.Pool, ValidFor: time.Duration(in.Body.ExpiresInMinutes) * time.Minute,
 	})
 	return oneOf(t, err, func(t app.JoinToken) api.JoinToken {

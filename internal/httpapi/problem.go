@@ -224,11 +224,11 @@ func validationAnswer(hctx huma.Context, status int, msg string, errs ...error) 
 			e := d.ErrorDetail()
 			f = api.ProblemField{Location: e.Location, Message: e.Message, Value: e.Value}
 		}
-		switch {
-		case code == "malformed_json", code == "wrong_content_type", isSecret(f.Location):
-			f.Value = nil
-		case code == "invalid" && hctx != nil:
+		if code == "invalid" && hctx != nil {
 			explain(hctx.Operation(), &f)
+		}
+		if code != "invalid" || isSecret(f.Location) {
+			f.Value = nil
 		}
 		a.Errors = append(a.Errors, f)
 	}

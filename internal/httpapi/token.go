@@ -14,7 +14,7 @@ func (s *server) tokenOperations() {
 	const tag = "Sign-in"
 	register(s, operation{method: "GET", path: "/v1/tokens", action: authz.TokenList, tag: tag, summary: "List your API tokens"}, s.tokenList)
 	register(s, operation{method: "POST", path: "/v1/tokens", action: authz.TokenCreate, tag: tag, summary: "Make an API token",
-		description: "It belongs to the current organisation and can do what you can do there. The secret is shown this once.", status: 201}, s.tokenCreate)
+		description: "It belongs to the current organisation and can do what you can do there. The secret is shown this once and not kept, so an Idempotency-Key can't repeat the answer.", status: 201}, s.tokenCreate)
 	register(s, operation{method: "DELETE", path: "/v1/tokens/{token}", action: authz.TokenDelete, tag: tag, summary: "Revoke an API token", status: 204}, s.tokenRevoke)
 }
 
@@ -24,11 +24,11 @@ func (s *server) tokenList(ctx context.Context, in *struct{ Paged }) (*out[api.P
 }
 
 func (s *server) tokenCreate(ctx context.Context, in *struct {
-	Creating
+	Strict
 	Body api.TokenCreate
 }) (*out[api.TokenCreated], error) {
 	until := time.Now().Add(time.Duration(in.Body.ExpiresInDays) * 24 * time.Hour)
-	t, err := s.app.TokenCreate(ctx, call(ctx, in.IdempotencyKey), app.TokenInput{Name: in.Body.Name, ExpiresAt: &until})
+	t, err := s.app.TokenCreate(ctx, call(ctx, ""), app.TokenInput{Name: in.Body.Name, ExpiresAt: &until})
 	return oneOf(t, err, func(t app.TokenSecret) api.TokenCreated {
 		return api.TokenCreated{Token: tokenOf(t.Token), Secret: t.Secret}
 	})

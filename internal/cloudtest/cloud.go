@@ -1,0 +1,189 @@
+// Package cloudtest is a whole cloud in one process, for tests: a database of
+// its own, the use-cases, both doors, the loops, and a node that enrolled over
+// real TLS with simulated cards and simulated guests. Nothing but the guests and
+// the cards is pretended.
+//
+// Tests only; nothing in production imports it.
+package cloudtest
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tenon-cloud/tenon/api"
+	"github.com/tenon-cloud/tenon/internal/app"
+	"github.com/tenon-cloud/tenon/internal/authn"
+	"github.com/tenon-cloud/tenon/internal/device/sim"
+	"github.com/tenon-cloud/tenon/internal/gateway"
+	"github.com/tenon-cloud/tenon/internal/httpapi"
+	"github.com/tenon-cloud/tenon/internal/hypervisor/fake"
+	"github.com/tenon-cloud/tenon/internal/lifecycle"
+	"github.com/tenon-cloud/tenon/internal/metering"
+	"github.com/tenon-cloud/tenon/internal/nodeapi"
+	"github.com/tenon-cloud/tenon/internal/pgtest"
+	"github.com/tenon-cloud/tenon/internal/placement"
+	"github.com/tenon-cloud/tenon/internal/postgres"
+	"github.com/tenon-cloud/tenon/internal/scheduler"
+	"github.com/tenon-cloud/tenon/internal/tunnel"
+)
+
+// The administrator of every test cloud.
+const (
+	AdminEmail    = "admin@example.test"
+	AdminPassword = "correct horse battery staple"
+	CloudID       = "7e577e57"
+)
+
+// Options change a cloud; the zero value is the usual one.
+type Options struct {
+	NoNode   bool // no agent: nothing can be placed
+	NoLoops  bool // nothing is scheduled, moved or metered
+	Guests   fake.Options
+	Console  fs.FS
+	Registry http.Handler
+	Now      func() time.Time
+}
+
+// Cloud is a running one.
+type Cloud struct {
+	URL     string // of the API
+	DoorURL string // of the nodes' door
+	Admin   *api.Client
+	App     *app.App
+	DB      *pgtest.Database
+	Keys    *authn.Keys
+	Pool    *tunnel.Pool
+	Guests  *fake.Engine // of the node
+	Board   *sim.Board   // of the node
+	NodeID  string
+	NodeDir string // the node's state folder
+
+	t   testing.TB
+	log *slog.Logger
+}
+
+// Start makes a cloud that ends with the test.
+func Start(t testing.TB) *Cloud { return StartWith(t, Options{}) }
+
+// StartWith makes one with options.
+func StartWith(t testing.TB, o Options) *Cloud {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &Cloud{t: t, DB: pgtest.New(t), Pool: &tunnel.Pool{}, log: logger()}
+	var running sync.WaitGroup
+	t.Cleanup(func() { cancel(); running.Wait() })
+
+	if _, err := c.DB.Owner.Exec(ctx, `INSERT INTO cloud_state (cloud_id, era) VALUES ($1, gen_random_uuid()) ON CONFLICT DO NOTHING`, CloudID); err != nil {
+		t.Fatalf("cloudtest: %v", err)
+	}
+	var err error
+	if c.Keys, err = authn.KeysLoad(ctx, authn.MasterNew(), keyStore{c.DB.DB}, time.Now()); err != nil {
+		t.Fatalf("cloudtest: keys: %v", err)
+	}
+	c.App = app.New(app.Config{DB: c.DB.DB, Keys: c.Keys, Resolve: resolve, Now: o.Now, Log: c.log})
+	if _, err := c.App.Setup(ctx, app.SetupInput{AdminEmail: AdminEmail, AdminName: "Admin", AdminPassword: AdminPassword}); err != nil {
+		t.Fatalf("cloudtest: first boot: %v", err)
+	}
+	secret, err := c.App.SetupToken(ctx, AdminEmail, "cloudtest", 24*time.Hour)
+	if err != nil {
+		t.Fatalf("cloudtest: %v", err)
+	}
+
+	gate := gateway.New(gateway.Config{App: c.App, Pool: c.Pool, Log: c.log, Watch: 200 * time.Millisecond, Ping: time.Second})
+	handler, err := httpapi.New(httpapi.Config{
+		App: c.App, Gateway: gate, Registry: o.Registry, Console: o.Console, NotBuilt: "not built", Log: c.log, CloudID: CloudID, Version: "test",
+		Ready: []httpapi.ReadyCheck{{Name: "database", Check: c.DB.DB.Ping}},
+	})
+	if err != nil {
+		t.Fatalf("cloudtest: %v", err)
+	}
+	c.URL = "http://" + c.serve(ctx, &running, httpapi.NewServer(handler, c.log))
+	c.Admin = c.Client(secret)
+
+	ln := listen(t)
+	c.DoorURL = "https://" + ln.Addr().String()
+	door := nodeapi.New(nodeapi.Config{
+		App: c.App, Keys: c.Keys, Pool: c.Pool, Hosts: []string{"127.0.0.1"}, Wakes: c.DB.DB.Wakes, NodeTopic: postgres.TopicNode, Log: c.log,
+		Timing: nodeapi.Timing{Check: 200 * time.Millisecond},
+	})
+	running.Go(func() {
+		if err := door.Serve(ctx, ln); err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("cloudtest: node door: %v", err)
+		}
+	})
+	if !o.NoLoops {
+		c.loops(ctx, &running)
+	}
+	if !o.NoNode {
+		c.node(ctx, &running, o.Guests)
+	}
+	return c
+}
+
+// Client is a client with another token; empty: anonymous.
+func (c *Cloud) Client(token string) *api.Client {
+	client := api.NewClient(c.URL, token)
+	c.t.Cleanup(client.HTTP.CloseIdleConnections)
+	return client
+}
+
+func (c *Cloud) serve(ctx context.Context, running *sync.WaitGroup, srv *http.Server) string {
+	ln := listen(c.t)
+	srv.BaseContext = func(net.Listener) context.Context { return ctx }
+	running.Go(func() { _ = srv.Serve(ln) })
+	c.t.Cleanup(func() { _ = srv.Close() })
+	return ln.Addr().String()
+}
+
+func listen(t testing.TB) net.Listener {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("cloudtest: %v", err)
+	}
+	return ln
+}
+
+func (c *Cloud) loops(ctx context.Context, running *sync.WaitGroup) {
+	leader := c.DB.DB.Leadership("cloud", "cloudtest", c.log)
+	reg := prometheus.NewRegistry()
+	running.Go(func() { _ = leader.Run(ctx) })
+	s := scheduler.New(scheduler.Config{DB: c.DB.DB, Leader: leader, Policy: placement.Policy{}, Log: c.log, Register: reg})
+	l := lifecycle.New(lifecycle.Config{DB: c.DB.DB, Leader: leader, Log: c.log, Register: reg})
+	m := metering.New(metering.Config{DB: c.DB.DB, Leader: leader, Log: c.log, Register: reg})
+	running.Go(func() { _ = s.Run(ctx) })
+	running.Go(func() { _ = l.Run(ctx) })
+	running.Go(func() { _ = m.Run(ctx) })
+	pgtest.Eventually(c.t, "this process leads", func() bool { ok, _ := leader.Lead(ctx); return ok })
+}
+
+// resolve plays the registries: every reference has a digest but those that say
+// that they are missing.
+func resolve(_ context.Context, ref string, _ bool) (app.Resolved, error) {
+	if strings.Contains(ref, "missing") {
+		return app.Resolved{}, errors.New("the registry has no such repository or tag")
+	}
+	return app.Resolved{Digest: fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(ref))), SizeBytes: 1 << 20}, nil
+}
+
+// logger is silent unless TENON_TEST_LOG is set.
+func logger() *slog.Logger {
+	var w io.Writer = io.Discard
+	if os.Getenv("TENON_TEST_LOG") != "" {
+		w = os.Stderr
+	}
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}

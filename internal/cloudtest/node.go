@@ -1,0 +1,75 @@
+package cloudtest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/tenon-cloud/tenon/api"
+	"github.com/tenon-cloud/tenon/internal/agent"
+	"github.com/tenon-cloud/tenon/internal/device/sim"
+	"github.com/tenon-cloud/tenon/internal/hypervisor"
+	"github.com/tenon-cloud/tenon/internal/hypervisor/fake"
+	"github.com/tenon-cloud/tenon/internal/pgtest"
+)
+
+// node enrols an agent with simulated cards and guests, and waits until its
+// cards can be placed on.
+func (c *Cloud) node(ctx context.Context, running *sync.WaitGroup, guests fake.Options) {
+	t := c.t
+	t.Helper()
+	c.NodeDir = t.TempDir()
+	join, err := c.Admin.JoinTokenCreate(ctx, api.JoinTokenCreate{Pool: "default"})
+	if err != nil {
+		t.Fatalf("cloudtest: join token: %v", err)
+	}
+	host := agent.Host{VCPU: 64, MemoryMiB: 512 << 10, BootID: "boot-1"}
+	enrolling, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	id, err := agent.Enrol(enrolling, agent.Enrolment{
+		StateDir: c.NodeDir, DoorURL: c.DoorURL, JoinToken: join.JoinToken, Name: "node-1", CA: []byte(c.Keys.CAPEM()), Host: host, Log: c.log,
+	})
+	if err != nil {
+		t.Fatalf("cloudtest: %v", err)
+	}
+	door, err := agent.NewDoor(id, c.DoorURL, "node-1", c.NodeDir, c.log)
+	if err != nil {
+		t.Fatalf("cloudtest: %v", err)
+	}
+	c.NodeID = id.NodeID
+	c.Guests = fake.New(guests)
+	if c.Board, err = sim.Open(sim.Config{Board: "local", CloudID: CloudID, StateDir: c.NodeDir, Log: c.log}); err != nil {
+		t.Fatalf("cloudtest: %v", err)
+	}
+	a, err := agent.New(agent.Config{
+		NodeID: id.NodeID, CloudID: id.CloudID, Version: "test", Drivers: []hypervisor.Driver{c.Guests}, Board: c.Board, Door: door,
+		Store: &fileStore{filepath.Join(c.NodeDir, "ledger.json")}, Host: host, Log: c.log,
+		Timing: agent.Timing{Report: 500 * time.Millisecond, Sample: 100 * time.Millisecond, GiveUp: 5 * time.Second},
+	})
+	if err != nil {
+		t.Fatalf("cloudtest: %v", err)
+	}
+	running.Go(func() { _ = a.Run(ctx) })
+	pgtest.Eventually(t, "the node is ready and its cards are known", func() bool {
+		n, err := c.Admin.NodeGet(ctx, id.NodeID)
+		return err == nil && n.State == "ready" && len(n.GPUs) > 0
+	})
+}
+
+// fileStore is a plain file; durability is the agent's own tests' concern.
+type fileStore struct{ path string }
+
+func (f *fileStore) Load() ([]byte, error) {
+	raw, err := os.ReadFile(f.path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	return raw, err
+}
+
+func (f *fileStore) Save(raw []byte) error { return os.WriteFile(f.path, raw, 0o600) }
+
+func (f *fileStore) Where() string { return f.path }

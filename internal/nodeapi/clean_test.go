@@ -1,0 +1,71 @@
+package nodeapi
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+
+	"github.com/tenon-cloud/tenon/internal/nodewire"
+)
+
+func TestCleanKeepsWhatIsRight(t *testing.T) {
+	t.Parallel()
+	percent, code := 40, 3
+	r := nodewire.Report{
+		VCPU: 4, MemoryMiB: 4096, BootID: "b", Agent: "1",
+		GPUs: []nodewire.GPU{{UUID: "GPU-1", PCIAddress: "0000:01:00.0", Model: "h100-80gb", Geometry: "mig8", Mode: "mig", State: "ready", MemoryMiB: 81559, NUMANode: -1, NVLink: []string{"0000:02:00.0"}}},
+		Instances: []nodewire.InstanceReport{{ID: "inst_1", Epoch: 1, State: nodewire.GuestStopped, Reason: nodewire.ReasonExited, Progress: &percent,
+			ExitCode: &code, LastLines: "a\nb\n", Address: "10.0.0.2", RanForSeconds: 2.5}},
+		Drivers: map[string]string{"containerd": "2.1"},
+	}
+	before, _ := json.Marshal(r)
+	if dropped := clean(&r); len(dropped) > 0 {
+		t.Errorf("dropped %v", dropped)
+	}
+	if after, _ := json.Marshal(r); string(after) != string(before) {
+		t.Errorf("changed\n%s\n%s", before, after)
+	}
+}
+
+func TestCleanDropsOnlyWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	high := 400
+	good := nodewire.GPU{UUID: "GPU-1", PCIAddress: "0000:01:00.0", Model: "h100-80gb", Geometry: "nonsense", Mode: "mig", State: "ready", MemoryMiB: 1}
+	r := nodewire.Report{
+		VCPU: -5, MemoryMiB: math.MaxInt64,
+		GPUs: []nodewire.GPU{good, good, {UUID: "x", PCIAddress: "42:00.0", Model: "m", Geometry: "g", Mode: "mig", State: "ready", MemoryMiB: 1}, {UUID: "y", PCIAddress: "0000:02:00.0", Model: "m", Geometry: "g", Mode: "mig", State: "on fire", MemoryMiB: 1}},
+		Instances: []nodewire.InstanceReport{
+			{ID: "inst_1", State: "running", Message: "a\x00b\xff", Progress: &high, Address: "<script>", Reason: "DROP TABLE", LastLines: strings.Repeat("x", 1<<20) + "\nlast\n", StateForSeconds: math.Inf(1)},
+			{ID: "inst_1", State: "stopped"}, {ID: "inst_2", State: "levitating"}, {ID: "", State: "running"},
+		},
+	}
+	dropped := clean(&r)
+	if len(r.GPUs) != 1 || r.GPUs[0].Geometry != "mig8" || len(r.Instances) != 1 || len(dropped) != 6 {
+		t.Fatalf("%+v %v", r, dropped)
+	}
+	i := r.Instances[0]
+	if i.Message != "ab\uFFFD" || *i.Progress != 100 || i.Address != "" || i.Reason != "" || i.LastLines != "last\n" || i.StateForSeconds != maxSeconds {
+		t.Errorf("%+v", i)
+	}
+	if r.VCPU != 0 || r.MemoryMiB != maxMemoryMiB {
+		t.Errorf("%d vCPU, %d MiB", r.VCPU, r.MemoryMiB)
+	}
+}
+
+// TestCleanTextAlwaysFits holds for whatever a node writes.
+func TestCleanTextAlwaysFits(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s := string(rapid.SliceOfN(rapid.Byte(), 0, 200).Draw(t, "bytes"))
+		n := rapid.IntRange(1, 50).Draw(t, "limit")
+		for _, got := range []string{text(s, n), lastText(s, n)} {
+			if len(got) > n || !utf8.ValidString(got) || strings.ContainsRune(got, 0) {
+				t.Fatalf("%q from %q at %d", got, s, n)
+			}
+		}
+	})
+}
