@@ -17,6 +17,10 @@ var ErrNotConnected = errors.New("node is not connected")
 // maxIdle bounds what one node may park at the door.
 const maxIdle = 32
 
+// absence is how long a node that has just lost its last connection is waited
+// for: it is dialling again.
+const absence = 2 * time.Second
+
 // Pool holds the reverse connections of every node at this door. The zero value
 // is ready; Notify must be set before the first Add.
 type Pool struct {
@@ -32,6 +36,7 @@ type poolNode struct {
 	idle      []*poolConn            // oldest first
 	all       map[*poolConn]struct{} // idle and in use
 	changed   chan struct{}          // closed when a connection arrives or the last goes
+	goneAt    time.Time              // when the last one went; zero: not waited for
 	transport *http.Transport
 }
 
@@ -79,16 +84,24 @@ func (p *Pool) Idle(nodeID string) int {
 }
 
 // DialContext takes a connection to the node. It waits while the node has
-// connections but none is unused, since the node dials a replacement at once.
+// connections but none is unused, since the node dials a replacement at once,
+// and a moment for one that has just lost its last.
 func (p *Pool) DialContext(ctx context.Context, nodeID string) (net.Conn, error) {
 	for {
 		p.mu.Lock()
 		n := p.nodes[nodeID]
+		var patience <-chan time.Time // nil, for ever, while there is a connection
 		if n == nil || len(n.all) == 0 {
-			p.mu.Unlock()
-			return nil, fmt.Errorf("reach %s: %w", nodeID, ErrNotConnected)
-		}
-		if k := len(n.idle); k > 0 {
+			left := time.Duration(0)
+			if n != nil && !n.goneAt.IsZero() {
+				left = absence - time.Since(n.goneAt)
+			}
+			if left <= 0 {
+				p.mu.Unlock()
+				return nil, fmt.Errorf("reach %s: %w", nodeID, ErrNotConnected)
+			}
+			patience = time.After(left)
+		} else if k := len(n.idle); k > 0 {
 			c := n.idle[k-1] // the newest is the least likely to be stale
 			n.idle = n.idle[:k-1]
 			p.mu.Unlock()
@@ -101,6 +114,7 @@ func (p *Pool) DialContext(ctx context.Context, nodeID string) (net.Conn, error)
 		p.mu.Unlock()
 		select {
 		case <-changed:
+		case <-patience:
 		case <-ctx.Done():
 			return nil, fmt.Errorf("reach %s: no free connection: %w", nodeID, ctx.Err())
 		}
@@ -131,6 +145,11 @@ func (p *Pool) CloseNode(nodeID string) {
 	p.mu.Unlock()
 	for _, c := range all {
 		_ = c.Close()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := p.nodes[nodeID]; n != nil {
+		n.goneAt = time.Time{}
 	}
 }
 
@@ -168,7 +187,8 @@ func (p *Pool) drop(c *poolConn) {
 		}
 	}
 	last := len(n.all) == 0
-	if last { // those who wait for a connection learn that none will come
+	if last {
+		n.goneAt = time.Now()
 		close(n.changed)
 		n.changed = make(chan struct{})
 	}
