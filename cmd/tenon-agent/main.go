@@ -1,0 +1,60 @@
+// Command tenon-agent makes a machine a node of a Tenon cloud.
+//
+//	tenon-agent [run] [flags]   take assignments and make this node so
+//	tenon-agent purge [flags]   end and remove everything that this cloud runs here
+//	tenon-agent version
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/tenon-cloud/tenon/internal/hypervisor/containerd"
+)
+
+// version is set by the build.
+var version = "development"
+
+func main() {
+	// Guests' log writers are this program too; they must not wait for anything.
+	if len(os.Args) == 3 && os.Args[1] == containerd.LogWriterCommand {
+		exit(containerd.LogWriter(os.Args[2]))
+	}
+	command, args := "run", os.Args[1:]
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		command, args = args[0], args[1:]
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	switch command {
+	case "version":
+		fmt.Println("tenon-agent", version)
+	case "run", "purge":
+		cfg, err := readConfig(args, os.Getenv)
+		if errors.Is(err, flag.ErrHelp) {
+			return
+		}
+		if err == nil && command == "purge" {
+			err = purge(ctx, cfg)
+		} else if err == nil {
+			err = run(ctx, cfg)
+		}
+		exit(err)
+	default:
+		exit(fmt.Errorf("there is no command %q; there are run, purge and version", command))
+	}
+}
+
+func exit(err error) {
+	if err != nil && !errors.Is(err, context.Canceled) {
+		fmt.Fprintln(os.Stderr, "tenon-agent:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/tenon-cloud/tenon/internal/agent"
+	"github.com/tenon-cloud/tenon/internal/device"
+	"github.com/tenon-cloud/tenon/internal/device/sim"
+	"github.com/tenon-cloud/tenon/internal/hypervisor"
+	"github.com/tenon-cloud/tenon/internal/hypervisor/containerd"
+	"github.com/tenon-cloud/tenon/internal/image"
+	"github.com/tenon-cloud/tenon/internal/network"
+)
+
+func run(ctx context.Context, c config) error {
+	log, err := c.logger()
+	if err != nil {
+		return err
+	}
+	if !strings.HasPrefix(c.doorURL, "https://") {
+		return errors.New("the node door's address is needed: -door https://HOST:PORT")
+	}
+	unlock, err := lockState(c.stateDir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	host, err := agent.ReadHost(c.reserveVCPU, c.reserveMiB)
+	if err != nil {
+		return err
+	}
+	id, err := enrol(ctx, c, host, log)
+	if err != nil {
+		return err
+	}
+	if c.cloudID != "" && c.cloudID != id.CloudID {
+		return fmt.Errorf("this node belongs to cloud %s, not %s: give it a state folder of its own for another cloud", id.CloudID, c.cloudID)
+	}
+	c.cloudID = id.CloudID
+	log = log.With("node", id.NodeID)
+	door, err := agent.NewDoor(id, c.doorURL, c.name, c.stateDir, log)
+	if err != nil {
+		return err
+	}
+	board, err := openBoard(c, log)
+	if err != nil {
+		return err
+	}
+	driver, err := openContainerd(c, door, log)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = driver.Close() }()
+	a, err := agent.New(agent.Config{
+		NodeID: id.NodeID, CloudID: id.CloudID, Version: version, Log: log, Host: host, Door: door,
+		Drivers: []hypervisor.Driver{driver}, Board: board,
+		Store: agent.FileStore(filepath.Join(c.stateDir, "ledger.json")),
+	})
+	if err != nil {
+		return err
+	}
+	log.Info("agent starts", "version", version, "cloud", id.CloudID, "door", c.doorURL, "board", c.board,
+		"vcpu", host.VCPU, "memory_mib", host.MemoryMiB, "reserved_memory_mib", c.reserveMiB)
+	return a.Run(ctx)
+}
+
+func enrol(ctx context.Context, c config, host agent.Host, log *slog.Logger) (*agent.Identity, error) {
+	e := agent.Enrolment{StateDir: c.stateDir, DoorURL: c.doorURL, Name: c.name, CAFingerprint: c.caFingerprint, Host: host, Log: log}
+	if c.joinTokenFile != "" {
+		raw, err := os.ReadFile(c.joinTokenFile)
+		if err != nil && !errors.Is(err, os.ErrNotExist) { // it may have been removed after its use
+			return nil, fmt.Errorf("read join token: %w", err)
+		}
+		e.JoinToken = strings.TrimSpace(string(raw))
+	}
+	if c.caFile != "" {
+		var err error
+		if e.CA, err = os.ReadFile(c.caFile); err != nil {
+			return nil, fmt.Errorf("read CA: %w", err)
+		}
+	}
+	return agent.Enrol(ctx, e)
+}
+
+// openBoard finds the GPUs where the configuration says that they are.
+func openBoard(c config, log *slog.Logger) (device.Board, error) {
+	source, name, _ := strings.Cut(c.board, ":")
+	switch source {
+	case "none":
+		return nil, nil //nolint:nilnil // a node without GPUs
+	case "sim":
+		return sim.Open(sim.Config{
+			Board: name, Modes: c.gpuModes, CloudID: c.cloudID, Log: log,
+			StateDir: filepath.Join(c.stateDir, "sim"), CDIDir: cdiDir(c),
+		})
+	}
+	return nil, fmt.Errorf("no board %q: there are none and sim:NAME", c.board)
+}
+
+func cdiDir(c config) string { return filepath.Join(c.runDir, "cdi") }
+
+func openContainerd(c config, door *agent.RemoteDoor, log *slog.Logger) (*containerd.Driver, error) {
+	net, err := network.New(network.Config{
+		CloudID: c.cloudID, Logger: log,
+		StateDir: filepath.Join(c.engineDir, "network"), RunDir: filepath.Join(c.runDir, "network"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return containerd.New(containerd.Config{
+		CloudID: c.cloudID, Socket: c.socket, StateDir: c.engineDir, RunDir: c.runDir, CDISpecDirs: []string{cdiDir(c)},
+		Network: net, PoolMiB: c.poolMiB, Logger: log,
+		Image: image.Config{
+			Embedded: func() (image.Endpoint, error) { return image.Endpoint{URL: door.URL(), TLS: door.TLS()}, nil },
+			Room:     func() int64 { return room(c.engineDir) },
+		},
+	})
+}
+
+// room is what may be filled below a folder; a gibibyte is left to the host.
+func room(dir string) int64 {
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(dir, &st); err != nil {
+		return 0
+	}
+	return max(0, int64(st.Bavail)*st.Bsize-1<<30)
+}
+
+// purge needs neither door nor identity, only which cloud is meant.
+func purge(ctx context.Context, c config) error {
+	if c.cloudID == "" {
+		return errors.New("purge which cloud? -cloud-id is needed")
+	}
+	unlock, err := lockState(c.stateDir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return containerd.Purge(ctx, containerd.Config{CloudID: c.cloudID, StateDir: c.engineDir, RunDir: c.runDir})
+}
+
+// lockState keeps two agents off one state folder.
+func lockState(dir string) (unlock func(), err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make state folder: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "agent.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock state folder: %w", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("lock state folder: another agent works in %s", dir)
+	}
+	return func() { _ = f.Close() }, nil
+}
