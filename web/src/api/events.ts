@@ -54,7 +54,8 @@ export function watchProject(project: string): () => void {
 function touch(project: string): (m: Message) => void {
   let timer: ReturnType<typeof setTimeout> | undefined
   return () => {
-    timer ??= setTimeout(() => {
+    if (timer) return
+    timer = setTimeout(() => {
       timer = undefined
       for (const queryKey of [
         ['instances', project],
@@ -65,6 +66,6 @@ function touch(project: string): (m: Message) => void {
         ['dry-run', project],
       ])
         void queryClient.invalidateQueries({ queryKey })
-    }, 120)
+    }, 200)
   }
 }

@@ -1,5 +1,5 @@
 import { queryOptions } from '@tanstack/react-query'
-import { ask, authFetch, client, newKey } from './client.ts'
+import { ask, authFetch, client } from './client.ts'
 import { ApiProblem, type Schemas } from './problem.ts'
 
 export type Instance = Schemas['Instance']
@@ -139,6 +139,6 @@ export async function instanceLogs(
 export const execTicket = (project: string, instance: string) =>
   ask(
     client.POST('/v1/projects/{project}/instances/{instance}/exec-tickets', {
-      params: { ...at(project, instance), header: { 'Idempotency-Key': newKey() } },
+      params: at(project, instance),
     }),
   )

@@ -1,592 +1,3596 @@
-export interface components {
-  schemas: {
-    Client: {
-    };
-    GPUListOptions: {
-    };
-    AlarmListOptions: {
-    };
-    InstanceListOptions: {
-    };
-    UsageOptions: {
-    };
-    ExecOptions: {
-    };
-    Pool: {
-      id: string;
-      name: string;
-      simulated: boolean;
-    };
-    Node: {
-      id: string;
-      name: string;
-      pool: string;
-      state: "ready" | "late" | "lost";
-      drained: boolean;
-      simulated: boolean;
-      vcpu: number;
-      memory_mib: number;
-      cpu_overcommit: number;
-      used_vcpu: number;
-      used_memory_mib: number;
-      agent_version: string;
-      generation: number;
-      ack_generation: number;
-      last_seen_at?: string;
-      created_at: string;
-      gpus: components["schemas"]["GPU"][];
-    };
-    GPU: {
-      id: string;
-      node: string;
-      node_id: string;
-      uuid: string;
-      pci_address: string;
-      index: number;
-      model: string;
-      model_name: string;
-      geometry: string;
-      mode: "whole" | "mig" | "shared" | "vgpu";
-      state: "ready" | "cleaning" | "quarantined" | "unhealthy" | "missing" | "unknown";
-      reason?: string;
-      memory_mib: number;
-      numa_node: number;
-      nvlink: string[];
-      simulated: boolean;
-      slots: number;
-      claims: components["schemas"]["Claim"][];
-      free: components["schemas"]["FreePlace"][];
-    };
-    Claim: {
-      gpu_id: string;
-      model?: string;
-      model_name?: string;
-      mode: string;
-      profile: string;
-      profile_name: string;
-      slot_start: number;
-      slot_end: number;
-      instance_id: string;
-      instance?: string;
-      organisation?: string;
-      simulated: boolean;
-      created_at?: string;
-    };
-    FreePlace: {
-      profile: string;
-      profile_name: string;
-      slot_start: number;
-      slot_end: number;
-    };
-    GPUSample: {
-      gpu_id: string;
-      uuid: string;
-      at: string;
-      percent: number;
-      memory_mib: number;
-      power_watts: number;
-      temperature_c: number;
-      simulated: boolean;
-    };
-    GPUMetrics: {
-      items: components["schemas"]["GPUSample"][];
-      unreachable?: string[];
-    };
-    Capacity: {
-      total: components["schemas"]["CapacityLine"];
-      models: components["schemas"]["CapacityLine"][];
-    };
-    CapacityLine: {
-      model?: string;
-      model_name?: string;
-      simulated: boolean;
-      total: number;
-      healthy: number;
-      used: number;
-      free: number;
-      slots_total: number;
-      slots_used: number;
-    };
-    JoinTokenCreate: {
-      pool?: string;
-      expires_in_minutes?: number;
-    };
-    JoinToken: {
-      join_token: string;
-      pool: string;
-      expires_at: string;
-    };
-    Alarm: {
-      id: string;
-      key: string;
-      severity: "warning" | "critical";
-      state: "open" | "acknowledged" | "cleared";
-      subject: string;
-      message: string;
-      opened_at: string;
-      acknowledged_at?: string;
-      cleared_at?: string;
-    };
-    Shape: {
-      gpu_count: number;
-      gpu_model?: string;
-      gpu_model_name?: string;
-      gpu_mode?: "whole" | "mig" | "shared" | "vgpu";
-      gpu_profile?: string;
-      gpu_profile_name?: string;
-      gpu_memory_mib?: number;
-      vcpu: number;
-      memory_mib: number;
-      disk_mib: number;
-    };
-    Instance: {
-      id: string;
-      name: string;
-      project: string;
-      project_id: string;
-      kind: "container" | "vm" | "notebook";
-      image: string;
-      image_id: string;
-      image_digest: string;
-      flavor: string;
-      flavor_id: string;
-      pool: string;
-      gpu_count: number;
-      gpu_model?: string;
-      gpu_model_name?: string;
-      gpu_mode?: "whole" | "mig" | "shared" | "vgpu";
-      gpu_profile?: string;
-      gpu_profile_name?: string;
-      gpu_memory_mib?: number;
-      vcpu: number;
-      memory_mib: number;
-      disk_mib: number;
-      command?: string[];
-      env?: { [key: string]: string };
-      labels?: { [key: string]: string };
-      desired_state: "running" | "stopped" | "deleted";
-      state: "queued" | "starting" | "running" | "stopping" | "stopped" | "failed" | "deleting" | "deleted";
-      generation: number;
-      observed_generation: number;
-      reason?: string;
-      message?: string;
-      reasons?: components["schemas"]["Reason"][];
-      progress?: number;
-      exit_code?: number;
-      last_lines?: string;
-      node?: string;
-      address?: string;
-      simulated: boolean;
-      gpus?: components["schemas"]["Claim"][];
-      price_per_hour_micros?: number;
-      currency?: string;
-      created_by: string;
-      created_at: string;
-      started_at?: string;
-      state_at: string;
-      deadline_at?: string;
-      deleted_at?: string;
-    };
-    InstanceCreate: {
-      name: string;
-      image: string;
-      flavor: string;
-      kind?: "container" | "vm" | "notebook";
-      pool?: string;
-      command?: string[];
-      env?: { [key: string]: string };
-      labels?: { [key: string]: string };
-      wait?: boolean;
-    };
-    DryRun: {
-      name?: string;
-      image?: string;
-      flavor: string;
-      kind?: "container" | "vm" | "notebook";
-      pool?: string;
-      command?: string[];
-      env?: { [key: string]: string };
-      labels?: { [key: string]: string };
-      wait?: boolean;
-    };
-    DryRunResult: {
-      starts_now: boolean;
-      price_per_hour_micros?: number;
-      currency?: string;
-      free_now: number;
-      ahead: number;
-      reasons?: components["schemas"]["Reason"][];
-      pool: string;
-      simulated: boolean;
-    };
-    ExecTicket: {
-      ticket: string;
-      expires_at: string;
-    };
-    Event: {
-      id: string;
-      cursor?: string;
-      resource: "instance" | "image" | "project";
-      resource_id: string;
-      seq: number;
-      verb: string;
-      message: string;
-      at: string;
-      data?: { [key: string]: unknown };
-    };
-    InstanceMetrics: {
-      interval_seconds: number;
-      samples: components["schemas"]["Sample"][];
-      simulated: boolean;
-    };
-    Sample: {
-      at: string;
-      cpu_percent: number;
-      memory_mib: number;
-      net_rx_bytes: number;
-      net_tx_bytes: number;
-      disk_mib: number;
-      pids: number;
-      gpu_percent?: number;
-      gpu_memory_mib?: number;
-      gpu_power_watts?: number;
-      gpu_temperature_c?: number;
-    };
-    Flavor: {
-      id: string;
-      name: string;
-      description: string;
-      gpu_count: number;
-      gpu_model?: string;
-      gpu_model_name?: string;
-      gpu_mode?: "whole" | "mig" | "shared" | "vgpu";
-      gpu_profile?: string;
-      gpu_profile_name?: string;
-      gpu_memory_mib?: number;
-      vcpu: number;
-      memory_mib: number;
-      disk_mib: number;
-      price_per_hour_micros?: number;
-      currency?: string;
-      free_now: number;
-      free_simulated_now: number;
-      created_at: string;
-    };
-    FlavorCreate: {
-      name: string;
-      description?: string;
-      gpu_count?: number;
-      gpu_model?: string;
-      gpu_mode?: "whole" | "mig";
-      gpu_profile?: string;
-      vcpu: number;
-      memory_mib: number;
-      disk_mib: number;
-    };
-    Image: {
-      id: string;
-      name: string;
-      kind: "container" | "vm" | "notebook";
-      ref: string;
-      digest: string;
-      size_bytes: number;
-      description: string;
-      offered: boolean;
-      created_at: string;
-    };
-    ImageCreate: {
-      name: string;
-      kind?: "container" | "vm" | "notebook";
-      ref: string;
-      description?: string;
-      offered?: boolean;
-    };
-    Price: {
-      id: string;
-      sku: string;
-      name: string;
-      unit: string;
-      currency: string;
-      micros_per_hour: number;
-      starts_at: string;
-      current: boolean;
-    };
-    PriceCreate: {
-      sku: string;
-      currency?: string;
-      micros_per_hour: number;
-      starts_at?: string;
-    };
-    Problem: {
-      type: string;
-      title: string;
-      status: number;
-      detail: string;
-      code: string;
-      hint?: string;
-      errors?: components["schemas"]["ProblemField"][];
-      request_id?: string;
-      resource?: string;
-      limit?: number;
-      used?: number;
-      asked?: number;
-      reasons?: components["schemas"]["Reason"][];
-      figures?: { [key: string]: unknown };
-    };
-    ProblemField: {
-      location: string;
-      message: string;
-      value?: unknown;
-    };
-    Reason: {
-      reason: string;
-      count: number;
-      message?: string;
-    };
-    LogOptions: {
-    };
-    Login: {
-      email: string;
-      password: string;
-    };
-    Session: {
-      access_token: string;
-      token_type: "Bearer";
-      expires_at: string;
-    };
-    Me: {
-      user: components["schemas"]["User"];
-      organisation: components["schemas"]["MyOrganisation"];
-      organisations: components["schemas"]["MyOrganisation"][];
-      actions: string[];
-      token_id?: string;
-      version: string;
-      cloud_id: string;
-    };
-    MyOrganisation: {
-      id: string;
-      name: string;
-      role?: string;
-    };
-    User: {
-      id: string;
-      email: string;
-      name: string;
-      operator: boolean;
-    };
-    Organisation: {
-      id: string;
-      name: string;
-      display_name: string;
-      created_at: string;
-    };
-    OrganisationCreate: {
-      name: string;
-      display_name?: string;
-    };
-    Member: {
-      user_id: string;
-      email: string;
-      name: string;
-      role: "owner" | "admin" | "member" | "auditor";
-      created_at: string;
-    };
-    MemberCreate: {
-      email: string;
-      name?: string;
-      role: "owner" | "admin" | "member" | "auditor";
-      password?: string;
-    };
-    Project: {
-      id: string;
-      name: string;
-      display_name: string;
-      organisation_id: string;
-      created_at: string;
-    };
-    ProjectCreate: {
-      name: string;
-      display_name?: string;
-    };
-    ProjectUpdate: {
-      display_name: string;
-    };
-    Quota: {
-      resource: "gpu_milli" | "instances" | "memory_mib" | "vcpu";
-      limit: number | null;
-      used: number;
-    };
-    QuotaLimit: {
-      resource: "gpu_milli" | "instances" | "memory_mib" | "vcpu";
-      limit: number | null;
-    };
-    QuotaUpdate: {
-      items: components["schemas"]["QuotaLimit"][];
-    };
-    Token: {
-      id: string;
-      name: string;
-      hint: string;
-      created_at: string;
-      expires_at?: string;
-      revoked_at?: string;
-      last_used_at?: string;
-    };
-    TokenCreate: {
-      name: string;
-      expires_in_days?: number;
-    };
-    TokenCreated: {
-      id: string;
-      name: string;
-      hint: string;
-      created_at: string;
-      expires_at?: string;
-      revoked_at?: string;
-      last_used_at?: string;
-      secret: string;
-    };
-    Usage: {
-      from: string;
-      to: string;
-      group_by: "day" | "instance" | "sku";
-      currency: string;
-      total_micros: number;
-      running: number;
-      rate_per_hour_micros: number;
-      unpriced?: string[];
-      items: components["schemas"]["UsageLine"][];
-    };
-    UsageLine: {
-      day?: string;
-      instance_id?: string;
-      instance?: string;
-      sku: string;
-      name: string;
-      quantity: number;
-      unit: string;
-      cost_micros: number;
-    };
-    PageInstance: { items: components["schemas"]["Instance"][]; next_page_token?: string };
-    PageImage: { items: components["schemas"]["Image"][]; next_page_token?: string };
-    PageToken: { items: components["schemas"]["Token"][]; next_page_token?: string };
-    PageEvent: { items: components["schemas"]["Event"][]; next_page_token?: string };
-    PageNode: { items: components["schemas"]["Node"][]; next_page_token?: string };
-    PageGPU: { items: components["schemas"]["GPU"][]; next_page_token?: string };
-    PageProject: { items: components["schemas"]["Project"][]; next_page_token?: string };
-    PageAlarm: { items: components["schemas"]["Alarm"][]; next_page_token?: string };
-    ListFlavor: { items: components["schemas"]["Flavor"][] };
-    ListPool: { items: components["schemas"]["Pool"][] };
-    ListQuota: { items: components["schemas"]["Quota"][] };
-    ListPrice: { items: components["schemas"]["Price"][] };
-  };
-}
+/**
+ * This file was auto-generated by openapi-typescript.
+ * Do not make direct changes to the file.
+ */
+
 export interface paths {
-  "/v1/auth/login": { parameters: { query?: never; header?: never; path?: never; cookie?: never };
-    post: { parameters: { query?: never; path?: never; header?: { "Idempotency-Key"?: string }; cookie?: never }; requestBody: { content: { "application/json": components["schemas"]["Login"] } }; responses: { 200: { headers: {}; content: { "application/json": components["schemas"]["Session"] } }; default: { headers: {}; content: { "application/problem+json": components["schemas"]["Problem"] } } } };
-  };
-  "/v1/auth/refresh": { parameters: { query?: never; header?: never; path?: never; cookie?: never };
-    post: { parameters: { query?: never; path?: never; header?: { "Idempotency-Key"?: string }; cookie?: never }; requestBody?: never; responses: { 200: { headers: {}; content: { "application/json": components["schemas"]["Session"] } }; default: { headers: {}; content: { "application/problem+json": components["schemas"]["Problem"] } } } };
-  };
-  "/v1/auth/logout": { parameters: { query?: never; header?: never; path?: never; cookie?: never };
-    post: { parameters: { query?: never; path?: never; header?: { "Idempotency-Key"?: string }; cookie?: never }; requestBody?: never; responses: { 204: { headers: {}; content?: never }; default: { headers: {}; content: { "application/problem+json": components["schemas"]["Problem"] } } } };
-  };
-  "/v1/me": { parameters: { query?: never; header?: never; path?: never; cookie?: never };
-    get: { parameters: { query?: never; path?: never; header?: { "Idempotency-Key"?: string }; cookie?: never }; requestBody?: never; responses: { 200: { headers: {}; content: { "application/json": components["schemas"]["Me"] } }; default: { headers: {}; content: { "application/problem+json": components["schemas"]["Problem"] } } } };
-  };
-  "/v1/projects": { parameters: { query?: never; header?: never; path?: never; cookie?: never };
-    get: { parameters: { query?: { limit?: number; page_token?: string; }; path?: never; header?: { "Idempotency-Key"?: string }; cookie?: never }; requestBody?: never; responses: { 200: { headers: {}; content: { "application/json": components["schemas"]["PageProject"] } }; default: { headers: {}; content: { "application/problem+json": components["schemas"]["Problem"] } } } };
-    post: { parameters: { query?: never; path?: never; header?: { "Idempotency-Key"?: string }; cookie?: never }; requestBody: { content: { "application/json": components["schemas"]["ProjectCreate"] } }; responses: { 200: { headers: {}; content: { "application/json": components["schemas"]["Project"] } }; default: { headers: {}; content: { "application/problem+json": components["schemas"]["Problem"] } } } };
-  };
-  "/v1/projects/{project}/quotas": { parameters: { query?: never; header?: never; path?: never; cookie?: never };
-    get: { parameters: { query?: never; path: { project: string; }; header?: { "Idempotency-Key"?: string }; cookie?: never }; requestBody?: never; responses: { 200: { headers: {}; content: { "application/json": components["schemas"]["ListQuota"] } }; default: { headers: {}; content: { "application/problem+json": components["schemas"]["Problem"] } } } };
-  };
-  "/v1/tokens": { parameters: { query?: never; header?: never; path?: never; cookie?: never };
-    get: { parameters: { query?: { limit?: number; page_token?: string; }; path?: never; header?: { "Idempotency-Key"?: string }; cookie?: never }; requestBody?: never; responses: { 200: { headers: {}; content: { "application/json": components["schemas"]["PageToken"] } }; default: { headers: {}; content: { "application/problem+json": components["schemas"]["Problem"] } } } };
-    post: { parameters: { query?: never; path?: never; header?: { "Idempotency-Key"?: string }; cookie?: never }; requestBody: { content: { "application/json": components["schemas"]["TokenCreate"] } }; responses: { 200: { headers: {}; content: { "application/json": components["schemas"]["TokenCreated"] } }; default: { headers: {}; content: { "application/problem+json": components["schemas"]["Problem"] } } } };
-  };
-  "/v1/tokens/{token}": { parameters: { query?: never; header?: never; path?: never; cookie?: never };
-    delete: { parameters: { query?: never; path: { token: string; }; header?: { "Idempotency-Key"?: string }; cookie?: never }; requestBody?: never; responses: { 204: { headers: {}; content?: never }; default: { headers: {}; content: { "application/problem+json": components["schemas"]["Problem"] } } } };
-  };
-  "/v1/flavors": { parameters: { query?: never; header?: never; path?: never; cookie?: never };
-    get: { parameters: { query?: { pool?: string; }; path?: never; header?: { "Idempotency-Key"?: string }; cookie?: never }; requestBody?: never; responses: { 200: { headers: {}; content: { "application/json": components["schemas"]["ListFlavor"] } }; default: { headers: {}; content: { "application/problem+json": components["schemas"]["Problem"] } } } };
-  };
-  "/v1/images": { parameters: { query?: never; header?: never; path?: never; cookie?: never };
-    get: { parameters: { query?: { limit?: number; page_token?: string; }; path?: never; header?: { "Idempotency-Key"?: string }; cookie?: never }; requestBody?: never; responses: { 200: { headers: {}; content: { "application/json": components["schemas"]["PageImage"] } }; default: { headers: {}; content: { "application/problem+json": components["schemas"]["Problem"] } } } };
-    post: { parameters: { query?: never; path?: never; header?: { "Idempotency-Key"?: string }; cookie?: never }; requestBody: { content: { "application/json": components["schemas"]["ImageCreate"] } }; responses: { 200: { headers: {}; content: { "application/json": components["schemas"]["Image"] } }; default: { headers: {}; content: { "application/problem+json": components["schemas"]["Problem"] } } } };
-  };
-  "/v1/images/{image}": { parameters: { query?: never; header?: never; path?: never; cookie?: never };
-    delete: { parameters: { query?: never; path: { image: string; }; header?: { "Idempotency-Key"?: string }; cookie?: never }; requestBody?: never; responses: { 204: { headers: {}; content?: never }; default: { headers: {}; content: { "application/problem+json": components["schemas"]["Problem"] } } } };
-  };
-  "/v1/projects/{project}/instances": { parameters: { query?: never; header?: never; path?: never; cookie?: never };
-    get: { parameters: { query?: { limit?: number; page_token?: string; state?: string; }; path: { project: string; }; header?: { "Idempotency-Key"?: string }; cookie?: never }; requestBody?: never; responses: { 200: { headers: {}; content: { "application/json": components["schemas"]["PageInstance"] } }; default: { headers: {}; content: { "application/problem+json": components["schemas"]["Problem"] } } } };
-    post: { parameters: { query?: never; path: { project: string; }; header?: { "Idempotency-Key"?: string }; cookie?: never }; requestBody: { content: { "application/json": components["schemas"]["InstanceCreate"] } }; responses: { 200: { headers: {}; content: { "application/json": components["schemas"]["Instance"] } }; default: { headers: {}; content: { "application/problem+json": components["schemas"]["Problem"] } } } };
-  };
-  "/v1/projects/{project}/instances:dry-run": { parameters: { query?: never; header?: never; path?: never; cookie?: never };
-    post: { parameters: { query?: never; path: { project: string; }; header?: { "Idempotency-Key"?: string }; cookie?: never }; requestBody: { content: { "application/json": components["schemas"]["DryRun"] } }; responses: { 200: { headers: {}; content: { "application/json": components["schemas"]["DryRunResult"] } }; default: { headers: {}; content: { "application/problem+json": components["schemas"]["Problem"] } } } };
-  };
-  "/v1/projects/{project}/instances/{instance}": { parameters: { query?: never; header?: never; path?: never; cookie?: never };
-    get: { parameters: { query?: never; path: { project: string; instance: string; }; header?: { "Idempotency-Key"?: string }; cookie?: never }; requestBody?: never; responses: { 200: { headers: {}; content: { "application/json": components["schemas"]["Instance"] } }; default: { headers: {}; content: { "application/problem+json": components["schemas"]["Problem"] } } } };
-    delete: { parameters: { query?: never; path: { project: string; instance: string; }; header?: { "Idempotency-Key"?: string }; cookie?: never }; requestBody?: never; responses: { 200: { headers: {}; content: { "application/json": components["schemas"]["Instance"] } }; default: { headers: {}; content: { "application/problem+json": components["schemas"]["Problem"] } } } };
-  };
-  "/v1/projects/{project}/instances/{instance}/start": { parameters: { query?: never; header?: never; path?: never; cookie?: never };
-    post: { parameters: { query?: never; path: { project: string; instance: string; }; header?: { "Idempotency-Key"?: string }; cookie?: never }; requestBody?: never; responses: { 200: { headers: {}; content: { "application/json": components["schemas"]["Instance"] } }; default: { headers: {}; content: { "application/problem+json": components["schemas"]["Problem"] } } } };
-  };
-  "/v1/projects/{project}/instances/{instance}/stop": { parameters: { query?: never; header?: never; path?: never; cookie?: never };
-    post: { parameters: { query?: never; path: { project: string; instance: string; }; header?: { "Idempotency-Key"?: string }; cookie?: never }; requestBody?: never; responses: { 200: { headers: {}; content: { "application/json": components["schemas"]["Instance"] } }; default: { headers: {}; content: { "application/problem+json": components["schemas"]["Problem"] } } } };
-  };
-  "/v1/projects/{project}/instances/{instance}/restart": { parameters: { query?: never; header?: never; path?: never; cookie?: never };
-    post: { parameters: { query?: never; path: { project: string; instance: string; }; header?: { "Idempotency-Key"?: string }; cookie?: never }; requestBody?: never; responses: { 200: { headers: {}; content: { "application/json": components["schemas"]["Instance"] } }; default: { headers: {}; content: { "application/problem+json": components["schemas"]["Problem"] } } } };
-  };
-  "/v1/projects/{project}/instances/{instance}/events": { parameters: { query?: never; header?: never; path?: never; cookie?: never };
-    get: { parameters: { query?: { limit?: number; page_token?: string; }; path: { project: string; instance: string; }; header?: { "Idempotency-Key"?: string }; cookie?: never }; requestBody?: never; responses: { 200: { headers: {}; content: { "application/json": components["schemas"]["PageEvent"] } }; default: { headers: {}; content: { "application/problem+json": components["schemas"]["Problem"] } } } };
-  };
-  "/v1/projects/{project}/instances/{instance}/metrics": { parameters: { query?: never; header?: never; path?: never; cookie?: never };
-    get: { parameters: { query?: never; path: { project: string; instance: string; }; header?: { "Idempotency-Key"?: string }; cookie?: never }; requestBody?: never; responses: { 200: { headers: {}; content: { "application/json": components["schemas"]["InstanceMetrics"] } }; default: { headers: {}; content: { "application/problem+json": components["schemas"]["Problem"] } } } };
-  };
-  "/v1/projects/{project}/instances/{instance}/exec-tickets": { parameters: { query?: never; header?: never; path?: never; cookie?: never };
-    post: { parameters: { query?: never; path: { project: string; instance: string; }; header?: { "Idempotency-Key"?: string }; cookie?: never }; requestBody?: never; responses: { 200: { headers: {}; content: { "application/json": components["schemas"]["ExecTicket"] } }; default: { headers: {}; content: { "application/problem+json": components["schemas"]["Problem"] } } } };
-  };
-  "/v1/projects/{project}/usage": { parameters: { query?: never; header?: never; path?: never; cookie?: never };
-    get: { parameters: { query?: { from?: string; to?: string; group_by?: "day" | "instance"; }; path: { project: string; }; header?: { "Idempotency-Key"?: string }; cookie?: never }; requestBody?: never; responses: { 200: { headers: {}; content: { "application/json": components["schemas"]["Usage"] } }; default: { headers: {}; content: { "application/problem+json": components["schemas"]["Problem"] } } } };
-  };
-  "/v1/nodes": { parameters: { query?: never; header?: never; path?: never; cookie?: never };
-    get: { parameters: { query?: { limit?: number; page_token?: string; }; path?: never; header?: { "Idempotency-Key"?: string }; cookie?: never }; requestBody?: never; responses: { 200: { headers: {}; content: { "application/json": components["schemas"]["PageNode"] } }; default: { headers: {}; content: { "application/problem+json": components["schemas"]["Problem"] } } } };
-  };
-  "/v1/nodes/{node}": { parameters: { query?: never; header?: never; path?: never; cookie?: never };
-    get: { parameters: { query?: never; path: { node: string; }; header?: { "Idempotency-Key"?: string }; cookie?: never }; requestBody?: never; responses: { 200: { headers: {}; content: { "application/json": components["schemas"]["Node"] } }; default: { headers: {}; content: { "application/problem+json": components["schemas"]["Problem"] } } } };
-  };
-  "/v1/nodes/{node}/drain": { parameters: { query?: never; header?: never; path?: never; cookie?: never };
-    post: { parameters: { query?: never; path: { node: string; }; header?: { "Idempotency-Key"?: string }; cookie?: never }; requestBody?: never; responses: { 200: { headers: {}; content: { "application/json": components["schemas"]["Node"] } }; default: { headers: {}; content: { "application/problem+json": components["schemas"]["Problem"] } } } };
-  };
-  "/v1/nodes/{node}/undrain": { parameters: { query?: never; header?: never; path?: never; cookie?: never };
-    post: { parameters: { query?: never; path: { node: string; }; header?: { "Idempotency-Key"?: string }; cookie?: never }; requestBody?: never; responses: { 200: { headers: {}; content: { "application/json": components["schemas"]["Node"] } }; default: { headers: {}; content: { "application/problem+json": components["schemas"]["Problem"] } } } };
-  };
-  "/v1/gpus": { parameters: { query?: never; header?: never; path?: never; cookie?: never };
-    get: { parameters: { query?: { limit?: number; page_token?: string; node?: string; }; path?: never; header?: { "Idempotency-Key"?: string }; cookie?: never }; requestBody?: never; responses: { 200: { headers: {}; content: { "application/json": components["schemas"]["PageGPU"] } }; default: { headers: {}; content: { "application/problem+json": components["schemas"]["Problem"] } } } };
-  };
-  "/v1/gpus/{gpu}": { parameters: { query?: never; header?: never; path?: never; cookie?: never };
-    get: { parameters: { query?: never; path: { gpu: string; }; header?: { "Idempotency-Key"?: string }; cookie?: never }; requestBody?: never; responses: { 200: { headers: {}; content: { "application/json": components["schemas"]["GPU"] } }; default: { headers: {}; content: { "application/problem+json": components["schemas"]["Problem"] } } } };
-  };
-  "/v1/gpus/metrics": { parameters: { query?: never; header?: never; path?: never; cookie?: never };
-    get: { parameters: { query?: never; path?: never; header?: { "Idempotency-Key"?: string }; cookie?: never }; requestBody?: never; responses: { 200: { headers: {}; content: { "application/json": components["schemas"]["GPUMetrics"] } }; default: { headers: {}; content: { "application/problem+json": components["schemas"]["Problem"] } } } };
-  };
-  "/v1/pools": { parameters: { query?: never; header?: never; path?: never; cookie?: never };
-    get: { parameters: { query?: never; path?: never; header?: { "Idempotency-Key"?: string }; cookie?: never }; requestBody?: never; responses: { 200: { headers: {}; content: { "application/json": components["schemas"]["ListPool"] } }; default: { headers: {}; content: { "application/problem+json": components["schemas"]["Problem"] } } } };
-  };
-  "/v1/capacity": { parameters: { query?: never; header?: never; path?: never; cookie?: never };
-    get: { parameters: { query?: never; path?: never; header?: { "Idempotency-Key"?: string }; cookie?: never }; requestBody?: never; responses: { 200: { headers: {}; content: { "application/json": components["schemas"]["Capacity"] } }; default: { headers: {}; content: { "application/problem+json": components["schemas"]["Problem"] } } } };
-  };
-  "/v1/node-join-tokens": { parameters: { query?: never; header?: never; path?: never; cookie?: never };
-    post: { parameters: { query?: never; path?: never; header?: { "Idempotency-Key"?: string }; cookie?: never }; requestBody: { content: { "application/json": components["schemas"]["JoinTokenCreate"] } }; responses: { 200: { headers: {}; content: { "application/json": components["schemas"]["JoinToken"] } }; default: { headers: {}; content: { "application/problem+json": components["schemas"]["Problem"] } } } };
-  };
-  "/v1/alarms": { parameters: { query?: never; header?: never; path?: never; cookie?: never };
-    get: { parameters: { query?: { limit?: number; page_token?: string; all?: boolean; }; path?: never; header?: { "Idempotency-Key"?: string }; cookie?: never }; requestBody?: never; responses: { 200: { headers: {}; content: { "application/json": components["schemas"]["PageAlarm"] } }; default: { headers: {}; content: { "application/problem+json": components["schemas"]["Problem"] } } } };
-  };
-  "/v1/alarms/{alarm}/acknowledge": { parameters: { query?: never; header?: never; path?: never; cookie?: never };
-    post: { parameters: { query?: never; path: { alarm: string; }; header?: { "Idempotency-Key"?: string }; cookie?: never }; requestBody?: never; responses: { 200: { headers: {}; content: { "application/json": components["schemas"]["Alarm"] } }; default: { headers: {}; content: { "application/problem+json": components["schemas"]["Problem"] } } } };
-  };
-  "/v1/prices": { parameters: { query?: never; header?: never; path?: never; cookie?: never };
-    get: { parameters: { query?: never; path?: never; header?: { "Idempotency-Key"?: string }; cookie?: never }; requestBody?: never; responses: { 200: { headers: {}; content: { "application/json": components["schemas"]["ListPrice"] } }; default: { headers: {}; content: { "application/problem+json": components["schemas"]["Problem"] } } } };
-  };
+    "/v1/alarms": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List alarms
+         * @description Those that are not cleared, newest first.
+         */
+        get: operations["alarm.list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/alarms/{alarm}/acknowledge": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Say that you have seen an alarm */
+        post: operations["alarm.acknowledge"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/auth/login": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Sign in with a password
+         * @description The answer carries a short-lived access token; a cookie that scripts can't read keeps the session.
+         */
+        post: operations["session.create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/auth/logout": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Sign out */
+        post: operations["session.delete"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/auth/refresh": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Get a fresh access token */
+        post: operations["session.refresh"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/capacity": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Count the cards
+         * @description One truth: total, healthy, used, free.
+         */
+        get: operations["capacity.read"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/flavors": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List flavors
+         * @description With the price per hour and how many fit now.
+         */
+        get: operations["flavor.list"];
+        put?: never;
+        /**
+         * Offer a flavor
+         * @description Operators only.
+         */
+        post: operations["flavor.create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/flavors/{flavor}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Stop offering a flavor
+         * @description Operators only. What runs with it goes on.
+         */
+        delete: operations["flavor.delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/gpus": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List cards
+         * @description With what is held of each and what is still free.
+         */
+        get: operations["gpu.list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/gpus/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Measure every card now */
+        get: operations["gpu.metrics"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/gpus/{gpu}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Show a card */
+        get: operations["gpu.read"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/images": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List images
+         * @description Your organisation's own and those offered to everyone.
+         */
+        get: operations["image.list"];
+        put?: never;
+        /**
+         * Add an image
+         * @description It must lie in a registry already; its digest is read now, and that is what instances run.
+         */
+        post: operations["image.create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/images/{image}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Show an image */
+        get: operations["image.read"];
+        put?: never;
+        post?: never;
+        /**
+         * Take an image off the list
+         * @description What runs from it goes on.
+         */
+        delete: operations["image.delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/me": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Who you are and what you may do */
+        get: operations["me.read"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/node-join-tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Make a token with which one node may enrol */
+        post: operations["node_join_token.create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/nodes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List nodes
+         * @description With their cards.
+         */
+        get: operations["node.list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/nodes/{node}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Show a node */
+        get: operations["node.read"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/nodes/{node}/drain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Place nothing new on a node
+         * @description What runs there goes on.
+         */
+        post: operations["node.drain"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/nodes/{node}/undrain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Take a drain back */
+        post: operations["node.undrain"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/organisations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List organisations
+         * @description Those that you belong to; operators see all.
+         */
+        get: operations["organisation.list"];
+        put?: never;
+        /**
+         * Make an organisation
+         * @description Operators only.
+         */
+        post: operations["organisation.create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/organisations/{org}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Show an organisation */
+        get: operations["organisation.read"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/organisations/{org}/members": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List its people */
+        get: operations["member.list"];
+        put?: never;
+        /**
+         * Add a person
+         * @description Makes the account, with the password given, when the address is new.
+         */
+        post: operations["member.create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/pools": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List pools */
+        get: operations["pool.list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/prices": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List prices
+         * @description Every version, those to come too.
+         */
+        get: operations["price.list"];
+        put?: never;
+        /**
+         * Add a version of a price
+         * @description Operators only. A version that has started never changes.
+         */
+        post: operations["price.create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/projects": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List projects
+         * @description Of the current organisation.
+         */
+        get: operations["project.list"];
+        put?: never;
+        /** Make a project */
+        post: operations["project.create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/projects/{project}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Show a project */
+        get: operations["project.read"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /** Change how a project is shown */
+        patch: operations["project.update"];
+        trace?: never;
+    };
+    "/v1/projects/{project}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Follow a project's changes
+         * @description Server-sent events: each `change` carries an event as JSON and an id; send the last one as Last-Event-ID to go on from there. A comment every 15 seconds keeps the connection alive. An `end` says why the stream is over.
+         */
+        get: operations["project.events"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/projects/{project}/instances": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List instances
+         * @description Without deleted ones, unless all is asked for.
+         */
+        get: operations["instance.list"];
+        put?: never;
+        /**
+         * Create an instance
+         * @description It is queued when the answer comes and starts as soon as there is a place; with wait=false a lack of room is refused with 507 instead.
+         */
+        post: operations["instance.create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/projects/{project}/instances/{instance}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Show an instance */
+        get: operations["instance.read"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete an instance
+         * @description Its guest and its writable layer are removed; its history and its usage stay.
+         */
+        delete: operations["instance.delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/projects/{project}/instances/{instance}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List what happened to an instance
+         * @description Oldest first.
+         */
+        get: operations["instance.events"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/projects/{project}/instances/{instance}/exec": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Run a process inside an instance
+         * @description A WebSocket (subprotocol tenon-exec.v1) of binary messages: one byte of type, then the payload. To the guest: 0 input, 3 resize (columns and rows, two big-endian 16-bit numbers), 5 end of input. From it: 1 output, 2 error output, 4 exit code (big-endian 32-bit, the last message), 6 why there is none (text, the last message). A close carries the reason.
+         */
+        get: operations["instance.exec"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/projects/{project}/instances/{instance}/exec-tickets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Make a ticket for one terminal
+         * @description Good once, within 30 seconds, for this instance. For browsers, which can't send a header with a WebSocket.
+         */
+        post: operations["instance.exec_ticket"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/projects/{project}/instances/{instance}/logs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read what an instance wrote
+         * @description Plain text. With follow=true it goes on until the instance ends. An instance that is no longer on a node gives the last lines that were kept.
+         */
+        get: operations["instance.logs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/projects/{project}/instances/{instance}/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Read what its node measured of an instance lately */
+        get: operations["instance.metrics"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/projects/{project}/instances/{instance}/restart": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Restart an instance */
+        post: operations["instance.restart"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/projects/{project}/instances/{instance}/start": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Start a stopped or failed instance
+         * @description It is queued again under the same id; limits are checked again.
+         */
+        post: operations["instance.start"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/projects/{project}/instances/{instance}/stop": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Stop an instance
+         * @description It gives back everything it holds, its writable layer too.
+         */
+        post: operations["instance.stop"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/projects/{project}/instances:dry-run": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Ask what a create would do
+         * @description Price, whether it would start now, and why not. Nothing is kept.
+         */
+        post: operations["instance.dry_run"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/projects/{project}/quotas": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Show its limits and what it uses of them */
+        get: operations["quota.read"];
+        /**
+         * Set limits
+         * @description Operators only. Limits that are not named stay as they are; one below what is used only stops growth.
+         */
+        put: operations["quota.update"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/projects/{project}/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show what was used and what it cost
+         * @description By the second, between two times; the last 30 days when they are absent.
+         */
+        get: operations["usage.read"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List your API tokens */
+        get: operations["token.list"];
+        put?: never;
+        /**
+         * Make an API token
+         * @description It belongs to the current organisation and can do what you can do there. The secret is shown this once.
+         */
+        post: operations["token.create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/tokens/{token}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Revoke an API token */
+        delete: operations["token.delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+}
+export type webhooks = Record<string, never>;
+export interface components {
+    schemas: {
+        Alarm: {
+            /** Format: date-time */
+            acknowledged_at?: string;
+            /** Format: date-time */
+            cleared_at?: string;
+            id: string;
+            /** @description One open alarm per key */
+            key: string;
+            message: string;
+            /** Format: date-time */
+            opened_at: string;
+            /** @enum {string} */
+            severity: "warning" | "critical";
+            /** @enum {string} */
+            state: "open" | "acknowledged" | "cleared";
+            /** @description Id of what it is about */
+            subject: string;
+        };
+        Capacity: {
+            /** @description By model; simulated cards apart */
+            models: components["schemas"]["CapacityLine"][];
+            total: components["schemas"]["CapacityLine"];
+        };
+        CapacityLine: {
+            /**
+             * Format: int64
+             * @description Healthy and held by nobody
+             */
+            free: number;
+            /** Format: int64 */
+            healthy: number;
+            model?: string;
+            model_name?: string;
+            simulated: boolean;
+            /**
+             * Format: int64
+             * @description Memory slots of the cards that are cut
+             */
+            slots_total: number;
+            /** Format: int64 */
+            slots_used: number;
+            /** Format: int64 */
+            total: number;
+            /**
+             * Format: int64
+             * @description Cards that anyone holds a part of
+             */
+            used: number;
+        };
+        Claim: {
+            /** Format: date-time */
+            created_at?: string;
+            gpu_id: string;
+            instance?: string;
+            instance_id: string;
+            mode: string;
+            model?: string;
+            model_name?: string;
+            organisation?: string;
+            profile: string;
+            profile_name: string;
+            simulated: boolean;
+            /**
+             * Format: int64
+             * @description One past the last
+             */
+            slot_end: number;
+            /** Format: int64 */
+            slot_start: number;
+        };
+        DryRun: {
+            command?: string[];
+            env?: {
+                [key: string]: string;
+            };
+            flavor: string;
+            image?: string;
+            /** @enum {string} */
+            kind?: "container" | "vm" | "notebook";
+            labels?: {
+                [key: string]: string;
+            };
+            name?: string;
+            pool?: string;
+            wait?: boolean;
+        };
+        DryRunResult: {
+            /**
+             * Format: int64
+             * @description How many instances wait already
+             */
+            ahead: number;
+            currency?: string;
+            /**
+             * Format: int64
+             * @description How many of this flavor fit in the pool now
+             */
+            free_now: number;
+            pool: string;
+            /**
+             * Format: int64
+             * @description Absent when a price is missing
+             */
+            price_per_hour_micros?: number;
+            /** @description Why it would wait */
+            reasons?: components["schemas"]["Reason"][];
+            /** @description It would get simulated GPUs */
+            simulated: boolean;
+            /** @description false: it would wait, for the reasons given */
+            starts_now: boolean;
+        };
+        Event: {
+            /** Format: date-time */
+            at: string;
+            /** @description In a project's stream: its place there, for Last-Event-ID */
+            cursor?: string;
+            data?: {
+                [key: string]: unknown;
+            };
+            id: string;
+            message: string;
+            /** @enum {string} */
+            resource: "instance" | "image" | "project";
+            resource_id: string;
+            /**
+             * Format: int64
+             * @description Counts per resource, without holes
+             */
+            seq: number;
+            /** @description created, placed, running, stopped, failed… */
+            verb: string;
+        };
+        ExecTicket: {
+            /** Format: date-time */
+            expires_at: string;
+            ticket: string;
+        };
+        Flavor: {
+            /** Format: date-time */
+            created_at: string;
+            currency?: string;
+            description: string;
+            /**
+             * Format: int64
+             * @description Limit of the writable layer
+             */
+            disk_mib: number;
+            /**
+             * Format: int64
+             * @description How many fit now in the ordinary pools
+             */
+            free_now: number;
+            /**
+             * Format: int64
+             * @description How many fit now in simulated pools, which are counted apart
+             */
+            free_simulated_now: number;
+            /**
+             * Format: int64
+             * @description Cards or slices
+             */
+            gpu_count: number;
+            /**
+             * Format: int64
+             * @description Memory of one card or slice, by its share of the card's slots; the driver's own figure may be a little less
+             */
+            gpu_memory_mib?: number;
+            /** @enum {string} */
+            gpu_mode?: "whole" | "mig" | "shared" | "vgpu";
+            /** @description Key of the model: h100-80gb */
+            gpu_model?: string;
+            /** @description For people: H100 80 GB */
+            gpu_model_name?: string;
+            /** @description Class of the MIG profile: 1g, 1g+me, 1g2, 2g, 3g, 4g, 7g; whole for a card */
+            gpu_profile?: string;
+            /** @description As the driver spells it on this model: 1g.10gb */
+            gpu_profile_name?: string;
+            id: string;
+            /** Format: int64 */
+            memory_mib: number;
+            name: string;
+            /**
+             * Format: int64
+             * @description While it runs; absent when a price is missing
+             */
+            price_per_hour_micros?: number;
+            /** Format: int64 */
+            vcpu: number;
+        };
+        FlavorCreate: {
+            description?: string;
+            /** Format: int64 */
+            disk_mib: number;
+            /** Format: int64 */
+            gpu_count?: number;
+            /** @enum {string} */
+            gpu_mode?: "whole" | "mig";
+            /** @description Key or name of a model: h100-80gb */
+            gpu_model?: string;
+            /** @description For mig: a class such as 1g, or the driver's spelling such as 1g.10gb */
+            gpu_profile?: string;
+            /** Format: int64 */
+            memory_mib: number;
+            name: string;
+            /** Format: int64 */
+            vcpu: number;
+        };
+        FreePlace: {
+            profile: string;
+            profile_name: string;
+            /** Format: int64 */
+            slot_end: number;
+            /** Format: int64 */
+            slot_start: number;
+        };
+        GPU: {
+            /** @description Live holds */
+            claims: components["schemas"]["Claim"][];
+            /** @description Where a slice could start now, by profile */
+            free: components["schemas"]["FreePlace"][];
+            geometry: string;
+            id: string;
+            /**
+             * Format: int64
+             * @description For display; changes between boots
+             */
+            index: number;
+            /** Format: int64 */
+            memory_mib: number;
+            /** @enum {string} */
+            mode: "whole" | "mig" | "shared" | "vgpu";
+            model: string;
+            model_name: string;
+            node: string;
+            node_id: string;
+            /**
+             * Format: int64
+             * @description -1 when unknown
+             */
+            numa_node: number;
+            /** @description PCI addresses of the cards joined to it */
+            nvlink: string[];
+            pci_address: string;
+            /** @description Why it is not ready */
+            reason?: string;
+            simulated: boolean;
+            /**
+             * Format: int64
+             * @description Memory slots of its geometry
+             */
+            slots: number;
+            /** @enum {string} */
+            state: "ready" | "cleaning" | "quarantined" | "unhealthy" | "missing" | "unknown";
+            uuid: string;
+        };
+        GPUMetrics: {
+            items: components["schemas"]["GPUSample"][];
+            /** @description Nodes that could not be asked; their cards are missing here, not idle */
+            unreachable?: string[];
+        };
+        GPUSample: {
+            /** Format: date-time */
+            at: string;
+            gpu_id: string;
+            /** Format: double */
+            memory_mib: number;
+            /** Format: double */
+            percent: number;
+            /** Format: double */
+            power_watts: number;
+            simulated: boolean;
+            /** Format: double */
+            temperature_c: number;
+            uuid: string;
+        };
+        Image: {
+            /** Format: date-time */
+            created_at: string;
+            description: string;
+            /** @description Of the manifest when it was added; what instances run */
+            digest: string;
+            id: string;
+            /** @enum {string} */
+            kind: "container" | "vm" | "notebook";
+            name: string;
+            /** @description By the operator to everyone; false: your organisation's own */
+            offered: boolean;
+            /** @description Repository and tag; without a registry's host it is in the embedded registry */
+            ref: string;
+            /** Format: int64 */
+            size_bytes: number;
+        };
+        ImageCreate: {
+            description?: string;
+            /**
+             * @default container
+             * @enum {string}
+             */
+            kind: "container" | "vm" | "notebook";
+            name: string;
+            /** @description Operators: offer it to everyone */
+            offered?: boolean;
+            /** @description Repository with a tag or digest: docker.io/library/python:3.13, or acme/vision/train:v2 in the embedded registry */
+            ref: string;
+        };
+        Instance: {
+            /** @description On its node's bridge */
+            address?: string;
+            /** @description Replaces the image's entry point and command */
+            command?: string[];
+            /** Format: date-time */
+            created_at: string;
+            created_by: string;
+            currency?: string;
+            /**
+             * Format: date-time
+             * @description When the present state becomes a failure
+             */
+            deadline_at?: string;
+            /** Format: date-time */
+            deleted_at?: string;
+            /** @enum {string} */
+            desired_state: "running" | "stopped" | "deleted";
+            /**
+             * Format: int64
+             * @description Limit of the writable layer
+             */
+            disk_mib: number;
+            env?: {
+                [key: string]: string;
+            };
+            /** Format: int64 */
+            exit_code?: number;
+            flavor: string;
+            flavor_id: string;
+            /**
+             * Format: int64
+             * @description Of what is wanted; the ETag
+             */
+            generation: number;
+            /**
+             * Format: int64
+             * @description Cards or slices
+             */
+            gpu_count: number;
+            /**
+             * Format: int64
+             * @description Memory of one card or slice, by its share of the card's slots; the driver's own figure may be a little less
+             */
+            gpu_memory_mib?: number;
+            /** @enum {string} */
+            gpu_mode?: "whole" | "mig" | "shared" | "vgpu";
+            /** @description Key of the model: h100-80gb */
+            gpu_model?: string;
+            /** @description For people: H100 80 GB */
+            gpu_model_name?: string;
+            /** @description Class of the MIG profile: 1g, 1g+me, 1g2, 2g, 3g, 4g, 7g; whole for a card */
+            gpu_profile?: string;
+            /** @description As the driver spells it on this model: 1g.10gb */
+            gpu_profile_name?: string;
+            /** @description What it holds now */
+            gpus?: components["schemas"]["Claim"][];
+            /** @example inst_01k3zq8h2mfw4v8y0c6d9r2t5x */
+            id: string;
+            image: string;
+            /** @description What runs; resolved when the instance was created */
+            image_digest: string;
+            image_id: string;
+            /** @enum {string} */
+            kind: "container" | "vm" | "notebook";
+            labels?: {
+                [key: string]: string;
+            };
+            /** @description Of its log, when it ended by itself */
+            last_lines?: string;
+            /** Format: int64 */
+            memory_mib: number;
+            /** @description For a person: what it waits for, or why it ended */
+            message?: string;
+            /** @example web-1 */
+            name: string;
+            node?: string;
+            /**
+             * Format: int64
+             * @description Of what its node has done
+             */
+            observed_generation: number;
+            pool: string;
+            /**
+             * Format: int64
+             * @description While it runs; absent when a price is missing
+             */
+            price_per_hour_micros?: number;
+            /**
+             * Format: int64
+             * @description Percent of the present step, when known
+             */
+            progress?: number;
+            project: string;
+            project_id: string;
+            /** @description For programs: no_capacity, image_pull_failed, exited */
+            reason?: string;
+            /** @description While queued: why each place was refused, with counts */
+            reasons?: components["schemas"]["Reason"][];
+            /** @description Its GPUs, or the whole guest, are simulated */
+            simulated: boolean;
+            /**
+             * Format: date-time
+             * @description Of the present run
+             */
+            started_at?: string;
+            /** @enum {string} */
+            state: "queued" | "starting" | "running" | "stopping" | "stopped" | "failed" | "deleting" | "deleted";
+            /**
+             * Format: date-time
+             * @description When it entered its state
+             */
+            state_at: string;
+            /** Format: int64 */
+            vcpu: number;
+        };
+        InstanceCreate: {
+            /** @description Replaces the image's entry point and command */
+            command?: string[];
+            /** @description Environment; at most 128 variables, 64 KiB in all */
+            env?: {
+                [key: string]: string;
+            };
+            /** @description Name or id of a flavor */
+            flavor: string;
+            /**
+             * @description Name or id of an image
+             * @example debian-12
+             */
+            image: string;
+            /**
+             * @description The image's kind when absent
+             * @enum {string}
+             */
+            kind?: "container" | "vm" | "notebook";
+            /** @description At most 64 */
+            labels?: {
+                [key: string]: string;
+            };
+            /** @example web-1 */
+            name: string;
+            /**
+             * @description Where it may run; simulated nodes get work only when their pool is named
+             * @example default
+             */
+            pool?: string;
+            /** @description false: refuse with 507 instead of queueing when nothing is free now */
+            wait?: boolean;
+        };
+        InstanceMetrics: {
+            /** Format: int64 */
+            interval_seconds: number;
+            samples: components["schemas"]["Sample"][];
+            /** @description The GPU figures are simulated */
+            simulated: boolean;
+        };
+        JoinToken: {
+            /** Format: date-time */
+            expires_at: string;
+            /** @description Shown once */
+            join_token: string;
+            pool: string;
+        };
+        JoinTokenCreate: {
+            /**
+             * Format: int64
+             * @default 60
+             */
+            expires_in_minutes: number;
+            /** @default default */
+            pool: string;
+        };
+        ListFlavor: {
+            items: components["schemas"]["Flavor"][];
+        };
+        ListPool: {
+            items: components["schemas"]["Pool"][];
+        };
+        ListPrice: {
+            items: components["schemas"]["Price"][];
+        };
+        ListQuota: {
+            items: components["schemas"]["Quota"][];
+        };
+        Login: {
+            email: string;
+            password: string;
+        };
+        Me: {
+            /** @description What you may do there: instance.create, node.drain */
+            actions: string[];
+            cloud_id: string;
+            /** @description That the request is about */
+            organisation: components["schemas"]["MyOrganisation"];
+            /** @description All that you are a member of */
+            organisations: components["schemas"]["MyOrganisation"][];
+            /** @description Of the API token in use */
+            token_id?: string;
+            user: components["schemas"]["User"];
+            /** @description Of the control plane */
+            version: string;
+        };
+        Member: {
+            /** Format: date-time */
+            created_at: string;
+            email: string;
+            name: string;
+            /** @enum {string} */
+            role: "owner" | "admin" | "member" | "auditor";
+            user_id: string;
+        };
+        MemberCreate: {
+            email: string;
+            name?: string;
+            /** @description For a new account */
+            password?: string;
+            /** @enum {string} */
+            role: "owner" | "admin" | "member" | "auditor";
+        };
+        MyOrganisation: {
+            id: string;
+            name: string;
+            /** @description Yours in it; absent for an operator who looks in from outside */
+            role?: string;
+        };
+        Node: {
+            /**
+             * Format: int64
+             * @description The last that the node holds
+             */
+            ack_generation: number;
+            agent_version: string;
+            /**
+             * Format: double
+             * @description vCPUs sold per vCPU of the host
+             */
+            cpu_overcommit: number;
+            /** Format: date-time */
+            created_at: string;
+            /** @description An operator's: no new placements */
+            drained: boolean;
+            /**
+             * Format: int64
+             * @description Of its assignment
+             */
+            generation: number;
+            gpus: components["schemas"]["GPU"][];
+            id: string;
+            /** Format: date-time */
+            last_seen_at?: string;
+            /** Format: int64 */
+            memory_mib: number;
+            name: string;
+            pool: string;
+            simulated: boolean;
+            /** @enum {string} */
+            state: "ready" | "late" | "lost";
+            /** Format: int64 */
+            used_memory_mib: number;
+            /** Format: int64 */
+            used_vcpu: number;
+            /**
+             * Format: int64
+             * @description What the host has
+             */
+            vcpu: number;
+        };
+        Organisation: {
+            /** Format: date-time */
+            created_at: string;
+            display_name: string;
+            id: string;
+            name: string;
+        };
+        OrganisationCreate: {
+            display_name?: string;
+            name: string;
+        };
+        PageAlarm: {
+            items: components["schemas"]["Alarm"][];
+            /** @description Pass it as page_token to get the next page; absent on the last one */
+            next_page_token?: string;
+        };
+        PageEvent: {
+            items: components["schemas"]["Event"][];
+            /** @description Pass it as page_token to get the next page; absent on the last one */
+            next_page_token?: string;
+        };
+        PageGPU: {
+            items: components["schemas"]["GPU"][];
+            /** @description Pass it as page_token to get the next page; absent on the last one */
+            next_page_token?: string;
+        };
+        PageImage: {
+            items: components["schemas"]["Image"][];
+            /** @description Pass it as page_token to get the next page; absent on the last one */
+            next_page_token?: string;
+        };
+        PageInstance: {
+            items: components["schemas"]["Instance"][];
+            /** @description Pass it as page_token to get the next page; absent on the last one */
+            next_page_token?: string;
+        };
+        PageMember: {
+            items: components["schemas"]["Member"][];
+            /** @description Pass it as page_token to get the next page; absent on the last one */
+            next_page_token?: string;
+        };
+        PageNode: {
+            items: components["schemas"]["Node"][];
+            /** @description Pass it as page_token to get the next page; absent on the last one */
+            next_page_token?: string;
+        };
+        PageOrganisation: {
+            items: components["schemas"]["Organisation"][];
+            /** @description Pass it as page_token to get the next page; absent on the last one */
+            next_page_token?: string;
+        };
+        PageProject: {
+            items: components["schemas"]["Project"][];
+            /** @description Pass it as page_token to get the next page; absent on the last one */
+            next_page_token?: string;
+        };
+        PageToken: {
+            items: components["schemas"]["Token"][];
+            /** @description Pass it as page_token to get the next page; absent on the last one */
+            next_page_token?: string;
+        };
+        Pool: {
+            id: string;
+            name: string;
+            /** @description Gets work only when it is asked for by name */
+            simulated: boolean;
+        };
+        Price: {
+            currency: string;
+            /** @description It is the one that counts now */
+            current: boolean;
+            id: string;
+            /** Format: int64 */
+            micros_per_hour: number;
+            /** @description For people */
+            name: string;
+            /** @description gpu/<model>/<profile> by device-hour, vcpu by vCPU-hour, memory_gib by GiB-hour */
+            sku: string;
+            /** Format: date-time */
+            starts_at: string;
+            /** @example GPU hours */
+            unit: string;
+        };
+        PriceCreate: {
+            /** @default USD */
+            currency: string;
+            /** Format: int64 */
+            micros_per_hour: number;
+            sku: string;
+            /**
+             * Format: date-time
+             * @description Now when absent; never in the past
+             */
+            starts_at?: string;
+        };
+        Problem: {
+            /** Format: int64 */
+            asked?: number;
+            /** @description Stable and specific, for programs: name_taken, quota_exceeded */
+            code: string;
+            /** @description What was asked and why it can't be done */
+            detail: string;
+            /** @description All that is wrong with the request, at once */
+            errors?: components["schemas"]["ProblemField"][];
+            /** @description Other figures that belong to this code */
+            figures?: {
+                [key: string]: unknown;
+            };
+            /** @description How to get on */
+            hint?: string;
+            /** Format: int64 */
+            limit?: number;
+            /** @description Why nothing fits, with counts */
+            reasons?: components["schemas"]["Reason"][];
+            /** @description Quote it when you report a problem */
+            request_id?: string;
+            /** @description The quota that is exceeded */
+            resource?: string;
+            /**
+             * Format: int64
+             * @description The HTTP status
+             */
+            status: number;
+            /** @description The kind of problem, in a few words */
+            title: string;
+            /** @description Where this kind of problem is explained */
+            type: string;
+            /** Format: int64 */
+            used?: number;
+        };
+        ProblemField: {
+            /** @description Where, as a path into the request: body.name, query.limit */
+            location: string;
+            /** @description What is wrong and what is allowed */
+            message: string;
+            /** @description What was sent */
+            value?: unknown;
+        };
+        Project: {
+            /** Format: date-time */
+            created_at: string;
+            display_name: string;
+            id: string;
+            name: string;
+            organisation_id: string;
+        };
+        ProjectCreate: {
+            display_name?: string;
+            name: string;
+        };
+        ProjectUpdate: {
+            display_name: string;
+        };
+        Quota: {
+            /**
+             * Format: int64
+             * @description null: no limit
+             */
+            limit: number | null;
+            /**
+             * @description gpu_milli is thousandths of a GPU; a slice counts by its share of the memory slots
+             * @enum {string}
+             */
+            resource: "gpu_milli" | "instances" | "memory_mib" | "vcpu";
+            /** Format: int64 */
+            used: number;
+        };
+        QuotaLimit: {
+            /**
+             * Format: int64
+             * @description null: no limit
+             */
+            limit: number | null;
+            /** @enum {string} */
+            resource: "gpu_milli" | "instances" | "memory_mib" | "vcpu";
+        };
+        QuotaUpdate: {
+            items: components["schemas"]["QuotaLimit"][];
+        };
+        Reason: {
+            /** Format: int64 */
+            count: number;
+            /** @description For a person */
+            message?: string;
+            /** @description For programs: no_free_slots, node_drained */
+            reason: string;
+        };
+        Sample: {
+            /** Format: date-time */
+            at: string;
+            /**
+             * Format: double
+             * @description Of one CPU
+             */
+            cpu_percent: number;
+            /**
+             * Format: double
+             * @description Of the writable layer
+             */
+            disk_mib: number;
+            /** Format: double */
+            gpu_memory_mib?: number;
+            /** Format: double */
+            gpu_percent?: number;
+            /** Format: double */
+            gpu_power_watts?: number;
+            /** Format: double */
+            gpu_temperature_c?: number;
+            /** Format: double */
+            memory_mib: number;
+            /**
+             * Format: int64
+             * @description Since it started
+             */
+            net_rx_bytes: number;
+            /**
+             * Format: int64
+             * @description Since it started
+             */
+            net_tx_bytes: number;
+            /** Format: int64 */
+            pids: number;
+        };
+        Session: {
+            access_token: string;
+            /** Format: date-time */
+            expires_at: string;
+            /** @enum {string} */
+            token_type: "Bearer";
+        };
+        Token: {
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            expires_at?: string;
+            /** @description To recognise it by */
+            hint: string;
+            id: string;
+            /** Format: date-time */
+            last_used_at?: string;
+            name: string;
+            /** Format: date-time */
+            revoked_at?: string;
+        };
+        TokenCreate: {
+            /**
+             * Format: int64
+             * @default 90
+             */
+            expires_in_days: number;
+            name: string;
+        };
+        TokenCreated: {
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            expires_at?: string;
+            /** @description To recognise it by */
+            hint: string;
+            id: string;
+            /** Format: date-time */
+            last_used_at?: string;
+            name: string;
+            /** Format: date-time */
+            revoked_at?: string;
+            /** @description Shown once; only its hash is kept */
+            secret: string;
+        };
+        Usage: {
+            currency: string;
+            /** Format: date-time */
+            from: string;
+            /** @enum {string} */
+            group_by: "day" | "instance" | "sku";
+            items: components["schemas"]["UsageLine"][];
+            /**
+             * Format: int64
+             * @description What those cost an hour now
+             */
+            rate_per_hour_micros: number;
+            /**
+             * Format: int64
+             * @description How many stretches are still growing
+             */
+            running: number;
+            /** Format: date-time */
+            to: string;
+            /**
+             * Format: int64
+             * @description Of the unrounded sum; lines may differ from it by their own rounding
+             */
+            total_micros: number;
+            /** @description SKUs without a price for a part of the time, which is not charged */
+            unpriced?: string[];
+        };
+        UsageLine: {
+            /** Format: int64 */
+            cost_micros: number;
+            /**
+             * Format: date
+             * @description With group_by=day; UTC
+             */
+            day?: string;
+            instance?: string;
+            /** @description With group_by=instance */
+            instance_id?: string;
+            /** @description Of the SKU, for people */
+            name: string;
+            /**
+             * Format: double
+             * @description In its unit
+             */
+            quantity: number;
+            sku: string;
+            /** @example GPU hours */
+            unit: string;
+        };
+        User: {
+            email: string;
+            id: string;
+            name: string;
+            /** @description Platform operator: sees the fleet, sets prices */
+            operator: boolean;
+        };
+    };
+    responses: never;
+    parameters: never;
+    requestBodies: never;
+    headers: never;
+    pathItems: never;
+}
+export type $defs = Record<string, never>;
+export interface operations {
+    "alarm.list": {
+        parameters: {
+            query?: {
+                /** @description How many at most */
+                limit?: number;
+                /** @description next_page_token of the page before */
+                page_token?: string;
+                /** @description Cleared ones too */
+                all?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PageAlarm"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "alarm.acknowledge": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                alarm: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Alarm"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "session.create": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Login"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Session"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "session.delete": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "session.refresh": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Session"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "capacity.read": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Capacity"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "flavor.list": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListFlavor"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "flavor.create": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key and body again give the first answer; the same key with another body is refused */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["FlavorCreate"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flavor"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "flavor.delete": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name or id */
+                flavor: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "gpu.list": {
+        parameters: {
+            query?: {
+                /** @description How many at most */
+                limit?: number;
+                /** @description next_page_token of the page before */
+                page_token?: string;
+                /** @description Name or id */
+                node?: string;
+                model?: string;
+                state?: "ready" | "cleaning" | "quarantined" | "unhealthy" | "missing" | "unknown";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PageGPU"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "gpu.metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GPUMetrics"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "gpu.read": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or UUID */
+                gpu: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GPU"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "image.list": {
+        parameters: {
+            query?: {
+                /** @description How many at most */
+                limit?: number;
+                /** @description next_page_token of the page before */
+                page_token?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PageImage"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "image.create": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key and body again give the first answer; the same key with another body is refused */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ImageCreate"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Image"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "image.read": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name or id */
+                image: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Image"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "image.delete": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name or id */
+                image: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "me.read": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Me"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "node_join_token.create": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key and body again give the first answer; the same key with another body is refused */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["JoinTokenCreate"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JoinToken"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "node.list": {
+        parameters: {
+            query?: {
+                /** @description How many at most */
+                limit?: number;
+                /** @description next_page_token of the page before */
+                page_token?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PageNode"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "node.read": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name or id */
+                node: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Node"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "node.drain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name or id */
+                node: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Node"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "node.undrain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name or id */
+                node: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Node"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "organisation.list": {
+        parameters: {
+            query?: {
+                /** @description How many at most */
+                limit?: number;
+                /** @description next_page_token of the page before */
+                page_token?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PageOrganisation"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "organisation.create": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key and body again give the first answer; the same key with another body is refused */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["OrganisationCreate"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Organisation"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "organisation.read": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name or id */
+                org: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Organisation"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "member.list": {
+        parameters: {
+            query?: {
+                /** @description How many at most */
+                limit?: number;
+                /** @description next_page_token of the page before */
+                page_token?: string;
+            };
+            header?: never;
+            path: {
+                /** @description Name or id */
+                org: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PageMember"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "member.create": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key and body again give the first answer; the same key with another body is refused */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description Name or id */
+                org: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MemberCreate"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Member"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "pool.list": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListPool"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "price.list": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListPrice"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "price.create": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key and body again give the first answer; the same key with another body is refused */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PriceCreate"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Price"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "project.list": {
+        parameters: {
+            query?: {
+                /** @description How many at most */
+                limit?: number;
+                /** @description next_page_token of the page before */
+                page_token?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PageProject"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "project.create": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key and body again give the first answer; the same key with another body is refused */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ProjectCreate"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Project"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "project.read": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name or id */
+                project: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Project"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "project.update": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name or id */
+                project: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ProjectUpdate"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Project"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "project.events": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Go on after this one; from now when absent */
+                "Last-Event-ID"?: string;
+            };
+            path: {
+                /** @description Name or id */
+                project: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A stream */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": string;
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "instance.list": {
+        parameters: {
+            query?: {
+                /** @description How many at most */
+                limit?: number;
+                /** @description next_page_token of the page before */
+                page_token?: string;
+                /** @description Only those in this state */
+                state?: "queued" | "starting" | "running" | "stopping" | "stopped" | "failed" | "deleting" | "deleted";
+                /** @description Exactly this name */
+                name?: string;
+                /** @description Deleted ones too */
+                all?: boolean;
+            };
+            header?: never;
+            path: {
+                /** @description Name or id */
+                project: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PageInstance"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "instance.create": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key and body again give the first answer; the same key with another body is refused */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description Name or id */
+                project: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["InstanceCreate"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Instance"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "instance.read": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name or id */
+                project: string;
+                /** @description Name or id */
+                instance: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Instance"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "instance.delete": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key and body again give the first answer */
+                "Idempotency-Key"?: string;
+                /** @description The ETag that it must still have; otherwise 412 */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Name or id */
+                project: string;
+                /** @description Name or id */
+                instance: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Accepted */
+            202: {
+                headers: {
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Instance"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "instance.events": {
+        parameters: {
+            query?: {
+                /** @description How many at most */
+                limit?: number;
+                /** @description next_page_token of the page before */
+                page_token?: string;
+            };
+            header?: never;
+            path: {
+                /** @description Name or id */
+                project: string;
+                /** @description Name or id */
+                instance: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PageEvent"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "instance.exec": {
+        parameters: {
+            query?: {
+                /** @description Repeated, one word each; a login shell when absent */
+                command?: string[];
+                /** @description Give the process a terminal */
+                tty?: boolean;
+                columns?: number;
+                rows?: number;
+                /** @description Instead of an Authorization header */
+                ticket?: string;
+            };
+            header?: never;
+            path: {
+                /** @description Name or id */
+                project: string;
+                /** @description Name or id */
+                instance: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The WebSocket is open */
+            101: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "instance.exec_ticket": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name or id */
+                project: string;
+                /** @description Name or id */
+                instance: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExecTicket"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "instance.logs": {
+        parameters: {
+            query?: {
+                /** @description Last lines; 0: all that is kept */
+                tail?: number;
+                /** @description Go on until the instance ends */
+                follow?: boolean;
+            };
+            header?: never;
+            path: {
+                /** @description Name or id */
+                project: string;
+                /** @description Name or id */
+                instance: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A stream */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "instance.metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name or id */
+                project: string;
+                /** @description Name or id */
+                instance: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InstanceMetrics"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "instance.restart": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key and body again give the first answer */
+                "Idempotency-Key"?: string;
+                /** @description The ETag that it must still have; otherwise 412 */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Name or id */
+                project: string;
+                /** @description Name or id */
+                instance: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Accepted */
+            202: {
+                headers: {
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Instance"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "instance.start": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key and body again give the first answer */
+                "Idempotency-Key"?: string;
+                /** @description The ETag that it must still have; otherwise 412 */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Name or id */
+                project: string;
+                /** @description Name or id */
+                instance: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Accepted */
+            202: {
+                headers: {
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Instance"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "instance.stop": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key and body again give the first answer */
+                "Idempotency-Key"?: string;
+                /** @description The ETag that it must still have; otherwise 412 */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Name or id */
+                project: string;
+                /** @description Name or id */
+                instance: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Accepted */
+            202: {
+                headers: {
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Instance"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "instance.dry_run": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name or id */
+                project: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DryRun"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DryRunResult"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "quota.read": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name or id */
+                project: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListQuota"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "quota.update": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name or id */
+                project: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["QuotaUpdate"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListQuota"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "usage.read": {
+        parameters: {
+            query?: {
+                /** @description RFC 3339; inclusive */
+                from?: string;
+                /** @description RFC 3339; exclusive */
+                to?: string;
+                group_by?: "day" | "instance" | "sku";
+            };
+            header?: never;
+            path: {
+                /** @description Name or id */
+                project: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Usage"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "token.list": {
+        parameters: {
+            query?: {
+                /** @description How many at most */
+                limit?: number;
+                /** @description next_page_token of the page before */
+                page_token?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PageToken"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "token.create": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key and body again give the first answer; the same key with another body is refused */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TokenCreate"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TokenCreated"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "token.delete": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name or id */
+                token: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
 }

@@ -12,7 +12,7 @@ test('small sums never read as nothing', () => {
   expect(formatMoney(0)).toBe('$0.00')
   expect(formatMoney(1_100_000)).toBe('$1.10')
   expect(formatMoney(12_345)).toBe('$0.0123')
-  expect(formatMoney(120)).toBe('$0.000120')
+  expect(formatMoney(120)).toBe('$0.00012')
   expect(formatHourly(550_000)).toBe('$0.55/h')
 })
 

@@ -14,7 +14,7 @@ export function formatMoney(micros: number, currency = 'USD'): string {
   return new Intl.NumberFormat('en-US', {
     style: 'currency',
     currency,
-    minimumFractionDigits: digits,
+    minimumFractionDigits: 2,
     maximumFractionDigits: digits,
   }).format(amount)
 }

@@ -52,8 +52,8 @@ export function CreateSummary({
       <div className="flex flex-col gap-4 p-4">
         <Facts
           items={[
-            ['Image', form.image || <span className="text-fg3">Not chosen</span>],
-            ['GPU', flavor ? gpuWords(flavor) : <span className="text-fg3">Not chosen</span>],
+            ['Image', form.image || 'Not chosen'],
+            ['GPU', flavor ? gpuWords(flavor) : 'Not chosen'],
             flavor && ['Host', `${flavor.vcpu} vCPU · ${formatMiB(flavor.memory_mib)}`],
             flavor && ['Disk', formatMiB(flavor.disk_mib)],
           ]}

@@ -115,9 +115,9 @@ function FlavorRow({
       value={f.name}
       checked={checked}
       onChange={onChange}
-      className="sm:grid sm:grid-cols-[minmax(0,1fr)_auto_112px] sm:items-center sm:gap-4"
+      className="grid grid-cols-[minmax(0,1fr)_auto] items-center gap-x-4 sm:grid-cols-[minmax(0,1fr)_auto_104px]"
     >
-      <span className="min-w-0">
+      <span className="col-span-2 min-w-0 sm:col-span-1">
         <span className="flex items-center gap-2">
           <span className="truncate font-medium">{gpuWords(f)}</span>
         </span>
@@ -126,14 +126,14 @@ function FlavorRow({
           {hostWords(f)} · {f.name}
         </span>
       </span>
-      <span className="font-medium">
+      <span className="font-medium tabular-nums sm:text-right">
         {f.price_per_hour_micros === undefined ? (
           <span className="font-normal text-fg3">not priced</span>
         ) : (
           formatHourly(f.price_per_hour_micros, f.currency)
         )}
       </span>
-      <span className="flex items-center gap-1.5 text-12 text-fg2 sm:justify-end">
+      <span className="flex items-center gap-1.5 text-12 text-fg2 tabular-nums justify-self-end">
         <StatusShape tone={f.free_now > 0 ? 'green' : 'amber'} />
         {f.free_now > 0 ? `${plural(f.free_now, 'free', 'free')} now` : 'queues now'}
       </span>

@@ -158,8 +158,8 @@ export function InstanceLogs() {
           </p>
         ) : (
           shown.map((l, n) => (
-            // biome-ignore lint/suspicious/noArrayIndexKey: lines have no identity but their place
             <div
+              // biome-ignore lint/suspicious/noArrayIndexKey: lines have no identity but their place
               key={n}
               className={cx(
                 'px-4 hover:bg-white/5',

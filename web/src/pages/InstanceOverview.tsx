@@ -174,7 +174,9 @@ function About({ i }: { i: Instance }) {
         [
           'Command',
           i.command?.length ? (
-            <code className="font-mono text-12 break-all">{i.command.join(' ')}</code>
+            <code key="command" className="font-mono text-12 break-all">
+              {i.command.join(' ')}
+            </code>
           ) : (
             'The image’s own'
           ),

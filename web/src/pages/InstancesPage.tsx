@@ -28,7 +28,8 @@ const columns: Column<Instance>[] = [
       <Link
         to="/projects/$project/instances/$instance"
         params={{ project: i.project, instance: i.name }}
-        className="font-medium text-fg no-underline hover:text-accent-ink"
+        title={i.name}
+        className="block max-w-[46vw] truncate font-medium text-fg no-underline hover:text-accent-ink sm:max-w-72"
       >
         {i.name}
       </Link>

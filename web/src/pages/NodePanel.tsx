@@ -73,16 +73,17 @@ export function NodePanel({
             </span>
           )}
         </span>
-        <span className="flex-1" />
-        {n.drained ? (
-          <Button small busy={drain.isPending} onClick={() => drain.mutate(false)}>
-            Take work again
-          </Button>
-        ) : (
-          <Button small look="quiet" onClick={() => setAsking(true)}>
-            Drain…
-          </Button>
-        )}
+        <span className="ml-auto">
+          {n.drained ? (
+            <Button small busy={drain.isPending} onClick={() => drain.mutate(false)}>
+              Take work again
+            </Button>
+          ) : (
+            <Button small look="quiet" onClick={() => setAsking(true)}>
+              Drain…
+            </Button>
+          )}
+        </span>
       </header>
       <div className="flex flex-col gap-2.5 px-4 py-3.5">
         {!gpus && [0, 1].map((x) => <Bone key={x} className="h-5 w-full" />)}
@@ -107,7 +108,10 @@ export function NodePanel({
                 lens={lens}
                 onOpen={() => void navigate({ to: '/fleet/gpus/$gpu', params: { gpu: g.id } })}
               />
-              <span className="hidden text-right text-12 text-fg2 sm:block" title="Utilisation of the card">
+              <span
+                className="hidden text-right text-12 tabular-nums text-fg2 sm:block"
+                title="Utilisation of the card"
+              >
                 {percent.has(g.id) ? `${Math.round(percent.get(g.id) ?? 0)} %` : '–'}
               </span>
               {g.state !== 'ready' && (

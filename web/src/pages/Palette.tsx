@@ -108,6 +108,7 @@ function PaletteList() {
         aria-controls={`${id}-list`}
         aria-activedescendant={found.length ? `${id}-${current}` : undefined}
         placeholder="Page, instance or action"
+        // biome-ignore lint/a11y/noAutofocus: a palette is opened in order to type
         autoFocus
         value={query}
         onChange={(e) => {

@@ -177,7 +177,7 @@ export function UsagePage() {
                 <Table
                   label={by === 'day' ? 'Usage by day' : 'Usage by instance'}
                   columns={columnsFor(by, currency, order, project)}
-                  rows={rowsOf(table.data?.group_by === by ? table.data.items : undefined, by)}
+                  rows={rowsOf(table.data?.group_by === by ? table.data.items : undefined, by, order)}
                   rowKey={(r) => r.key}
                   compact
                 />
@@ -213,8 +213,13 @@ type Row = {
 }
 
 /** rowsOf lists each day or instance and below it its lines: the same data as the bars. */
-function rowsOf(lines: readonly UsageLine[] | undefined, by: 'day' | 'instance'): Row[] | undefined {
+function rowsOf(
+  lines: readonly UsageLine[] | undefined,
+  by: 'day' | 'instance',
+  order: ReadonlyMap<string, number>,
+): Row[] | undefined {
   if (!lines) return undefined
+  const rank = (l: UsageLine) => order.get(l.sku) ?? order.size
   const groups = new Map<string, UsageLine[]>()
   for (const l of lines) {
     const key = (by === 'day' ? l.day?.slice(0, 10) : l.instance_id) ?? ''
@@ -228,7 +233,9 @@ function rowsOf(lines: readonly UsageLine[] | undefined, by: 'day' | 'instance')
   rows.sort((a, b) => (by === 'day' ? b.key.localeCompare(a.key) : b.cost - a.cost))
   return rows.flatMap(({ key, items, cost }) => [
     { key, cost, head: by === 'day' ? { day: key } : { id: key, instance: items[0]?.instance } },
-    ...items.map((line) => ({ key: `${key} ${line.sku}`, cost: line.cost_micros, line })),
+    ...items
+      .toSorted((a, b) => rank(a) - rank(b))
+      .map((line) => ({ key: `${key} ${line.sku}`, cost: line.cost_micros, line })),
   ])
 }
 

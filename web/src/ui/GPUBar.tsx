@@ -111,7 +111,8 @@ export function GPUBar({
 
   return (
     <div className="flex min-w-0 items-center gap-1.5">
-      {/* biome-ignore lint/a11y/useSemanticElements: a fieldset is for form controls */}
+      {/* biome-ignore lint/a11y/useAriaPropsSupportedByRole: both roles take a name */}
+      {/* biome-ignore lint/a11y/noStaticElementInteractions: the role is a group when it can be walked */}
       <div
         ref={row}
         role={interactive ? 'group' : 'img'}

@@ -87,7 +87,7 @@ export function Figure({ name, value, note }: { name: string; value: ReactNode; 
   return (
     <div className="min-w-0">
       <div className="text-12 text-fg3">{name}</div>
-      <div className="text-20 font-semibold tracking-tight">{value}</div>
+      <div className="text-20 font-semibold tracking-tight tabular-nums">{value}</div>
       {note && <div className="text-12 text-fg3">{note}</div>}
     </div>
   )

@@ -24,18 +24,20 @@ export function StackedDays({
   const labelEvery = Math.ceil(days.length / 8)
   const shown = at === null ? null : days[at]
   return (
-    <figure aria-label={`Cost per day, ${days.length} days`} className="relative m-0">
+    <figure aria-label={`Cost per day, ${days.length} days`} className="relative m-0 tabular-nums">
       <div className="grid grid-cols-[auto_minmax(0,1fr)] gap-x-2">
         <div className="flex h-44 flex-col justify-between text-right text-[11px] leading-none text-fg3">
           <span>{formatMoney(top, currency)}</span>
           <span>{formatMoney(top / 2, currency)}</span>
           <span>{formatMoney(0, currency)}</span>
         </div>
+        {/* biome-ignore lint/a11y/noStaticElementInteractions: hovering adds nothing that the table does not say */}
         <div
           className="relative flex h-44 items-end gap-[2px] border-b border-line-strong bg-[linear-gradient(var(--line)_1px,transparent_1px)] bg-[length:100%_50%]"
           onMouseLeave={() => setAt(null)}
         >
           {days.map((d, i) => (
+            // biome-ignore lint/a11y/noStaticElementInteractions: as above
             <div
               key={d}
               onMouseEnter={() => setAt(i)}

@@ -51,7 +51,7 @@ export function Table<T>({
     cx(
       height,
       'border-b border-line px-3 first:pl-4 last:pr-4',
-      c.align === 'right' && 'text-right',
+      c.align === 'right' && 'text-right tabular-nums',
       c.grow ? 'w-full max-w-0 truncate' : 'whitespace-nowrap',
       c.from && fromClass[c.from],
     )

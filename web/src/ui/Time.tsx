@@ -5,7 +5,7 @@ import { formatDuration, formatExact, formatRelative } from '~/lib/format.ts'
 export function Ago({ at }: { at: string }) {
   const now = useNow(5)
   return (
-    <time dateTime={at} title={formatExact(at)} className="whitespace-nowrap">
+    <time dateTime={at} title={formatExact(at)} className="whitespace-nowrap tabular-nums">
       {formatRelative(at, now)}
     </time>
   )
@@ -15,5 +15,9 @@ export function Ago({ at }: { at: string }) {
 export function Elapsed({ from, to }: { from: string; to?: string }) {
   const now = useNow(1)
   const end = to ? new Date(to).getTime() : now
-  return <span className="whitespace-nowrap">{formatDuration((end - new Date(from).getTime()) / 1000)}</span>
+  return (
+    <span className="whitespace-nowrap tabular-nums">
+      {formatDuration((end - new Date(from).getTime()) / 1000)}
+    </span>
+  )
 }

@@ -34,8 +34,8 @@ export function TimeRibbon({
   })
   const total = parts.reduce((n, p) => n + p.cost, 0)
   return (
-    <figure aria-label="Time ribbon" className="m-0">
-      <div className="relative h-9" aria-hidden="true">
+    <figure aria-label="Time ribbon" className="m-0 tabular-nums">
+      <div className="relative h-10" aria-hidden="true">
         {parts.map((p) => (
           <div
             key={`${p.state}-${p.from}`}

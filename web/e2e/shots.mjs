@@ -1,0 +1,93 @@
+/**
+ * Screenshots of every page, light and dark, wide and narrow, into a folder:
+ *   TENON_URL=… TENON_ADMIN_PASSWORD=… node e2e/shots.mjs [folder] [only]
+ * It changes nothing: it shows what is there.
+ */
+import { mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { launch, signIn, url } from './browser.mjs'
+
+const folder = process.argv[2] ?? 'shots'
+const only = process.argv[3]
+const sizes = [
+  { name: 'wide', width: 1440, height: 900 },
+  { name: 'narrow', width: 390, height: 844 },
+]
+
+const browser = await launch()
+await mkdir(folder, { recursive: true })
+
+/** settled waits until nothing loads and the text is there. */
+async function settled(page) {
+  await page.waitForLoadState('load')
+  await page.waitForFunction(
+    () => !document.querySelector('.shimmer') && document.fonts.status === 'loaded',
+    null,
+    {
+      timeout: 8000,
+    },
+  )
+}
+
+/** pagesOf finds what there is to see: an instance and a GPU by their links. */
+async function pagesOf(page) {
+  const hrefs = (selector) =>
+    page.locator(selector).evaluateAll((all) => all.map((a) => a.getAttribute('href')))
+  await settled(page)
+  const project = new URL(page.url()).pathname.split('/')[2]
+  const instance = (await hrefs('table a[href*="/instances/"]'))[0]
+  await page.goto(`${url}/fleet`)
+  await page.getByRole('heading', { name: 'Fleet' }).waitFor()
+  await settled(page)
+  const gpu = (await hrefs('a[href*="/fleet/gpus/"]'))[0]
+  return {
+    instances: `/projects/${project}/instances`,
+    create: `/projects/${project}/create`,
+    ...(instance && {
+      'instance-overview': instance,
+      'instance-terminal': `${instance}/terminal`,
+      'instance-logs': `${instance}/logs`,
+      'instance-metrics': `${instance}/metrics`,
+      'instance-events': `${instance}/events`,
+    }),
+    images: `/projects/${project}/images`,
+    usage: `/projects/${project}/usage`,
+    tokens: '/tokens',
+    fleet: '/fleet',
+    'fleet-utilisation': '/fleet?lens=utilisation',
+    ...(gpu && { gpu }),
+    docs: '/docs',
+    'not-found': '/nothing-here',
+  }
+}
+
+for (const size of sizes)
+  for (const theme of ['light', 'dark']) {
+    const context = await browser.newContext({
+      viewport: { width: size.width, height: size.height },
+      colorScheme: theme,
+      deviceScaleFactor: 1,
+    })
+    const page = await context.newPage()
+    const shoot = async (name) => {
+      await settled(page).catch(() => console.log(`${name}: still loading`))
+      await page.screenshot({ path: join(folder, `${name}-${size.name}-${theme}.png`), fullPage: true })
+      const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)
+      if (over > 0) console.log(`${name} ${size.name}: ${over} px wider than the screen`)
+    }
+    if (!only || only === 'signin') {
+      await page.goto(`${url}/signin`)
+      await page.getByLabel('E-mail').waitFor()
+      await shoot('signin')
+    }
+    await signIn(page)
+    for (const [name, path] of Object.entries(await pagesOf(page))) {
+      if (only && !name.startsWith(only)) continue
+      await page.goto(url + path)
+      await page.locator('h1, h2').first().waitFor()
+      await shoot(name)
+    }
+    await context.close()
+  }
+
+await browser.close()
