@@ -38,7 +38,7 @@ type Endpoint struct {
 type Config struct {
 	Embedded   func() (Endpoint, error) // asked at each pull, since certificates are renewed
 	StallAfter time.Duration            // a pull that brings no byte for so long fails; default 45 s
-	Room       func() int64                // free bytes for unpacked layers; default: unlimited
+	Room       func() int64             // free bytes for unpacked layers; default: unlimited
 }
 
 // snapshotter holds the layers; guests mount them themselves, as lower layers.
@@ -50,7 +50,7 @@ type Puller struct {
 	cfg    Config
 
 	mu      sync.Mutex
-	flights map[string]*flight // by digest
+	flights map[string]*flight // by key
 	ready   map[string]Image
 }
 
@@ -74,52 +74,63 @@ func New(c *client.Client, cfg Config) *Puller {
 // Progress says how far a pull is; percent is -1 when that is unknown.
 type Progress func(message string, percent int)
 
-// recordName is containerd's name of an image; the reference may change, the
-// digest does not.
-func recordName(digest string) string { return "tenon/" + digest }
+// recordPrefix begins containerd's names of our images.
+const recordPrefix = "tenon/"
 
-// Ensure returns the image, pulling it if it is not here. Calls for one digest
+// viewName is the snapshot that holds an image's layers.
+func viewName(key string) string { return "tenon-lower-" + key }
+
+// Ensure returns the image, pulling it if it is not here. Calls for one image
 // join the same pull, which ends early when the last of them gives up.
 func (p *Puller) Ensure(ctx context.Context, img nodewire.Image, progress Progress) (Image, error) {
-	if got, ok := p.cached(img.Digest); ok {
+	key, err := key(img)
+	if err != nil {
+		return Image{}, refuse("the image reference can't be used: "+err.Error(), err)
+	}
+	if got, ok := p.cached(key); ok {
 		return got, nil
 	}
-	if got, err := p.load(ctx, img.Digest); err == nil {
+	if got, err := p.load(ctx, key); err == nil {
 		return got, nil
 	} else if !errdefs.IsNotFound(err) {
 		return Image{}, fmt.Errorf("look up image: %w", err)
 	}
-	p.mu.Lock()
-	f, ok := p.flights[img.Digest]
-	if !ok {
-		f = newFlight()
-		p.flights[img.Digest] = f
-		go func() {
-			got, err := p.pull(f, img)
-			p.mu.Lock()
-			if p.flights[img.Digest] == f {
-				delete(p.flights, img.Digest)
-			}
-			p.mu.Unlock()
-			f.finish(got, err)
-		}()
-	}
-	leave := f.join()
-	p.mu.Unlock()
+	f, leave := p.join(key, img)
 	got, err := f.wait(ctx, progress)
 	if leave() {
-		p.mu.Lock() // the next call must not join a pull that is being given up
-		if p.flights[img.Digest] == f {
-			delete(p.flights, img.Digest)
-		}
-		p.mu.Unlock()
+		p.forget(key, f) // the next call must not join a pull that is being given up
 	}
 	return got, err
 }
 
-func (p *Puller) cached(digest string) (Image, bool) {
+// join finds the pull of an image, or begins it.
+func (p *Puller) join(key string, img nodewire.Image) (*flight, func() bool) {
 	p.mu.Lock()
-	got, ok := p.ready[digest]
+	defer p.mu.Unlock()
+	f, ok := p.flights[key]
+	if !ok {
+		f = newFlight()
+		p.flights[key] = f
+		go func() {
+			got, err := p.pull(f, key, img)
+			p.forget(key, f)
+			f.finish(got, err)
+		}()
+	}
+	return f, f.join()
+}
+
+func (p *Puller) forget(key string, f *flight) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.flights[key] == f {
+		delete(p.flights, key)
+	}
+}
+
+func (p *Puller) cached(key string) (Image, bool) {
+	p.mu.Lock()
+	got, ok := p.ready[key]
 	p.mu.Unlock()
 	if !ok {
 		return Image{}, false
@@ -127,7 +138,7 @@ func (p *Puller) cached(digest string) (Image, bool) {
 	for _, dir := range got.Lower {
 		if _, err := os.Stat(dir); err != nil {
 			p.mu.Lock()
-			delete(p.ready, digest)
+			delete(p.ready, key)
 			p.mu.Unlock()
 			return Image{}, false
 		}
@@ -139,40 +150,39 @@ func (p *Puller) cached(digest string) (Image, bool) {
 const readyLabel = "tenon/ready"
 
 // load finds an image of an earlier run.
-func (p *Puller) load(ctx context.Context, digest string) (Image, error) {
-	img, err := p.client.GetImage(ctx, recordName(digest))
+func (p *Puller) load(ctx context.Context, key string) (Image, error) {
+	img, err := p.client.GetImage(ctx, recordPrefix+key)
 	if err != nil {
 		return Image{}, err
 	}
 	if img.Labels()[readyLabel] == "" {
 		return Image{}, fmt.Errorf("image is not unpacked: %w", errdefs.ErrNotFound)
 	}
-	lower, err := p.lower(ctx, img)
+	lower, err := p.lower(ctx, key, img)
 	if err != nil {
 		return Image{}, err
 	}
 	got := Image{Image: client.NewImageWithPlatform(p.client, img.Metadata(), platforms.Default()), Lower: lower}
 	p.mu.Lock()
-	p.ready[digest] = got
+	p.ready[key] = got
 	p.mu.Unlock()
 	return got, nil
 }
 
 // lower finds the unpacked layers. A read-only view holds them against garbage
 // collection; it is made once an image.
-func (p *Puller) lower(ctx context.Context, img client.Image) ([]string, error) {
+func (p *Puller) lower(ctx context.Context, key string, img client.Image) ([]string, error) {
 	diffs, err := img.RootFS(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read image layers: %w", err)
 	}
 	chain := identity.ChainID(diffs).String()
 	service := p.client.SnapshotService(snapshotter)
-	key := "tenon-lower-" + img.Target().Digest.String()
-	mounts, err := service.View(ctx, key, chain, snapshots.WithLabels(map[string]string{
+	mounts, err := service.View(ctx, viewName(key), chain, snapshots.WithLabels(map[string]string{
 		"containerd.io/gc.root": time.Now().UTC().Format(time.RFC3339),
 	}))
 	if errdefs.IsAlreadyExists(err) {
-		mounts, err = service.Mounts(ctx, key)
+		mounts, err = service.Mounts(ctx, viewName(key))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("view image layers: %w", err)
@@ -202,19 +212,19 @@ func (p *Puller) Prune(ctx context.Context, keep func(digest string) bool) error
 	}
 	var errs []error
 	for _, img := range list {
-		digest, ours := strings.CutPrefix(img.Name, "tenon/")
-		if !ours || keep(digest) {
+		key, ours := strings.CutPrefix(img.Name, recordPrefix)
+		if !ours || keep(img.Target.Digest.String()) {
 			continue
 		}
 		p.mu.Lock()
-		delete(p.ready, digest)
+		delete(p.ready, key)
 		p.mu.Unlock()
-		err := p.client.SnapshotService(snapshotter).Remove(ctx, "tenon-lower-"+digest)
+		err := p.client.SnapshotService(snapshotter).Remove(ctx, viewName(key))
 		if err == nil || errdefs.IsNotFound(err) {
 			err = p.client.ImageService().Delete(ctx, img.Name, images.SynchronousDelete())
 		}
 		if err != nil && !errdefs.IsNotFound(err) {
-			errs = append(errs, fmt.Errorf("forget image %s: %w", digest, err))
+			errs = append(errs, fmt.Errorf("forget image %s: %w", key, err))
 		}
 	}
 	return errors.Join(errs...)

@@ -22,7 +22,7 @@ import (
 )
 
 // pull fetches, checks, unpacks and records one image.
-func (p *Puller) pull(f *flight, img nodewire.Image) (Image, error) {
+func (p *Puller) pull(f *flight, key string, img nodewire.Image) (Image, error) {
 	source, err := p.source(img)
 	if err != nil {
 		return Image{}, refuse("the image reference can't be used: "+err.Error(), err)
@@ -38,7 +38,7 @@ func (p *Puller) pull(f *flight, img nodewire.Image) (Image, error) {
 		return Image{}, explain(f.ctx, source, err)
 	}
 	f.setStep("unpacking")
-	record := images.Image{Name: recordName(img.Digest), Target: target, Labels: map[string]string{"tenon/ref": img.Ref}}
+	record := images.Image{Name: recordPrefix + key, Target: target, Labels: map[string]string{}}
 	if _, err = p.client.ImageService().Create(ctx, record); errdefs.IsAlreadyExists(err) {
 		_, err = p.client.ImageService().Update(ctx, record)
 	}
@@ -49,7 +49,7 @@ func (p *Puller) pull(f *flight, img nodewire.Image) (Image, error) {
 	if err := unpacked.Unpack(ctx, snapshotter); err != nil {
 		return Image{}, explain(f.ctx, source, fmt.Errorf("unpack: %w", err))
 	}
-	lower, err := p.lower(ctx, unpacked)
+	lower, err := p.lower(ctx, key, unpacked)
 	if err != nil {
 		return Image{}, err
 	}
@@ -60,7 +60,7 @@ func (p *Puller) pull(f *flight, img nodewire.Image) (Image, error) {
 	if _, err := p.client.ImageService().Update(ctx, record, "labels"); err != nil {
 		return Image{}, fmt.Errorf("record image: %w", err)
 	}
-	return p.load(ctx, img.Digest)
+	return p.load(ctx, key)
 }
 
 // quiet drops the client library's own log lines: what went wrong is in the error.

@@ -28,11 +28,30 @@ type source struct {
 	anonymous          bool
 }
 
-func (p *Puller) source(img nodewire.Image) (source, error) {
-	s := source{digest: digest.Digest(img.Digest)}
-	if err := s.digest.Validate(); err != nil {
-		return s, fmt.Errorf("digest %q: %w", img.Digest, err)
+// key names an image on this node by where it comes from and its digest. The
+// source is part of it: who may pull from one repository has not shown that he may
+// from another that holds the same content.
+func key(img nodewire.Image) (string, error) {
+	d := digest.Digest(img.Digest)
+	if err := d.Validate(); err != nil {
+		return "", fmt.Errorf("digest %q: %w", img.Digest, err)
 	}
+	ref := img.Ref
+	if img.Embedded {
+		ref = embeddedHost + "/" + ref
+	}
+	named, err := reference.ParseNormalizedNamed(ref)
+	if err != nil {
+		return "", fmt.Errorf("reference %q: %w", img.Ref, err)
+	}
+	return named.Name() + "@" + d.String(), nil
+}
+
+// embeddedHost stands for the embedded registry, whose address may change.
+const embeddedHost = "embedded.invalid"
+
+func (p *Puller) source(img nodewire.Image) (source, error) {
+	s := source{digest: digest.Digest(img.Digest)} // valid, as key has seen
 	if img.Embedded {
 		return s, p.embedded(&s, img.Ref)
 	}
@@ -66,8 +85,7 @@ func (p *Puller) embedded(s *source, ref string) error {
 	if u.Scheme != "https" && !isLoopback(u.Host) {
 		return fmt.Errorf("embedded registry address %q is not https", end.URL)
 	}
-	// The host in front is ignored; it only makes the reference parse.
-	named, err := reference.ParseNormalizedNamed("embedded.invalid/" + ref)
+	named, err := reference.ParseNormalizedNamed(embeddedHost + "/" + ref)
 	if err != nil {
 		return fmt.Errorf("reference %q: %w", ref, err)
 	}

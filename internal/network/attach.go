@@ -102,12 +102,6 @@ func (n *Network) plug(ctx context.Context, a *Attachment) error {
 
 // Detach takes back a guest's address and namespaces; it is idempotent.
 func (n *Network) Detach(ctx context.Context, id string) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.detach(ctx, id)
-}
-
-func (n *Network) detach(ctx context.Context, id string) error {
 	dir := filepath.Join(n.nsDir(), id)
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return os.RemoveAll(n.attachFile(id))
@@ -178,12 +172,6 @@ func (n *Network) Counters(id string) (rxBytes, txBytes int64, err error) {
 
 // Attached lists the ids that hold a namespace or an address.
 func (n *Network) Attached() []string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.attachedIDs()
-}
-
-func (n *Network) attachedIDs() []string {
 	entries, _ := os.ReadDir(n.nsDir())
 	var ids []string
 	for _, e := range entries {

@@ -80,7 +80,7 @@ table bridge {{.Table}} {
 
 func (n *Network) applyFirewall(ctx context.Context) error {
 	var guests []Attachment
-	for _, id := range n.attachedIDs() {
+	for _, id := range n.Attached() {
 		if a, err := n.readAttachment(id); err == nil {
 			guests = append(guests, a)
 		}
@@ -103,8 +103,10 @@ func (n *Network) allowPort(ctx context.Context, a Attachment) error {
 
 // forgetPort is best effort: the elements name a port that no longer exists.
 func (n *Network) forgetPort(ctx context.Context, a Attachment) {
-	_ = nft(ctx, fmt.Sprintf("delete element bridge %s guests { \"%s\" . %s . %s }\n", n.tableName(), a.Port, a.Address, a.MAC))
-	_ = nft(ctx, fmt.Sprintf("delete element bridge %s ports { \"%s\" }\n", n.tableName(), a.Port))
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	_ = nft(ctx, fmt.Sprintf("delete element bridge %[1]s guests { \"%[2]s\" . %[3]s . %[4]s }\ndelete element bridge %[1]s ports { \"%[2]s\" }\n",
+		n.tableName(), a.Port, a.Address, a.MAC))
 }
 
 func (n *Network) removeFirewall(ctx context.Context) error {

@@ -141,13 +141,12 @@ func (n *Network) Close() {
 // stays remembered. It works without Up and after a crash.
 func (n *Network) Down(ctx context.Context) error {
 	n.Close()
+	errs := []error{n.stopDNS()}
+	for _, id := range n.Attached() {
+		errs = append(errs, n.Detach(ctx, id))
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	var errs []error
-	errs = append(errs, n.stopDNS())
-	for _, id := range n.attachedIDs() {
-		errs = append(errs, n.detach(ctx, id))
-	}
 	if link, err := netlink.LinkByName(n.bridge); err == nil {
 		errs = append(errs, n.removePorts(link))
 		if err := netlink.LinkDel(link); err != nil {

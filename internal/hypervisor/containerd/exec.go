@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -74,6 +75,8 @@ func (d *Driver) Exec(ctx context.Context, id string, req nodewire.ExecRequest, 
 		drain(p.IO())
 		code, _, err := status.Result()
 		if err != nil {
+			// The daemon went away: nobody else can end the process now.
+			signalAll(inSession(int(p.Pid())), syscall.SIGKILL)
 			return 0, fmt.Errorf("wait for process: %w", err)
 		}
 		return int(code), nil
@@ -90,7 +93,6 @@ func (d *Driver) execProcess(p specs.Process, id string, req nodewire.ExecReques
 	if len(p.Args) == 0 {
 		p.Args = []string{d.loginShell(id), "-l"}
 	}
-	env := append([]string{}, p.Env...)
 	extra := make([]string, 0, len(req.Env)+1)
 	if req.TTY {
 		if _, ok := req.Env["TERM"]; !ok {
@@ -104,8 +106,19 @@ func (d *Driver) execProcess(p specs.Process, id string, req nodewire.ExecReques
 		extra = append(extra, k+"="+v)
 	}
 	sort.Strings(extra)
-	p.Env = append(env, extra...) // the last of two wins
+	p.Env = merge(p.Env, extra)
 	return p
+}
+
+// merge replaces variables by name: a program reads the first of two.
+func merge(env, with []string) []string {
+	merged := slices.Clone(env)
+	for _, v := range with {
+		name, _, _ := strings.Cut(v, "=")
+		merged = slices.DeleteFunc(merged, func(old string) bool { return strings.HasPrefix(old, name+"=") })
+		merged = append(merged, v)
+	}
+	return merged
 }
 
 // loginShell looks without following links: the root file system is the guest's.
@@ -180,10 +193,7 @@ func hangUp(ctx context.Context, p client.Process, exited <-chan client.ExitStat
 	case <-exited:
 	case <-time.After(hangupGrace):
 	}
-	for _, s := range inSession(int(p.Pid())) {
-		session = append(session, s)
-	}
-	signalAll(session, syscall.SIGKILL)
+	signalAll(append(session, inSession(int(p.Pid()))...), syscall.SIGKILL)
 	_ = p.Kill(ctx, syscall.SIGKILL)
 	p.IO().Cancel()
 }

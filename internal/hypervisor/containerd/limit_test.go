@@ -44,6 +44,15 @@ func TestLimitsHoldInATerminal(t *testing.T) {
 	if out, _ := c.sh(t, s.ID, "df -m /dev/shm | tail -1"); !strings.Contains(out, " 80 ") {
 		t.Errorf("/dev/shm is not half of the memory: %s", out)
 	}
+	for path, want := range map[string]string{
+		"cpu/%s/cpu.cfs_quota_us": "100000", "memory/%s/memory.memsw.limit_in_bytes": "167772160", "pids/%s/pids.max": "32", // v1
+		"%s/cpu.max": "100000 100000", "%s/memory.swap.max": "0", // v2
+	} {
+		raw, err := os.ReadFile(filepath.Join(cgroupRoot, strings.ReplaceAll(path, "%s", c.cgroupPath(s.ID))))
+		if err == nil && strings.TrimSpace(string(raw)) != want {
+			t.Errorf("%s is %s, not %s", path, raw, want)
+		}
+	}
 	usage, err := c.Stats(context.Background(), s.ID)
 	if err != nil || usage.CPUNanoseconds == 0 || usage.MemoryBytes == 0 || usage.Pids == 0 || usage.NetTxBytes < 0 {
 		t.Errorf("counters: %+v, %v", usage, err)

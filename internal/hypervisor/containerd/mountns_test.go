@@ -12,6 +12,14 @@ import (
 // inMountNamespace runs f on a thread of its own in a process's mount namespace.
 func inMountNamespace(pid int, f func() error) error {
 	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+	if unix.Gettid() == os.Getpid() {
+		// Except the first thread, which the whole process is seen by.
+		done := make(chan error, 1)
+		go func() { done <- inMountNamespace(pid, f) }()
+		err := <-done
+		runtime.UnlockOSThread()
+		return err
+	}
 	fd, err := unix.Open(fmt.Sprintf("/proc/%d/ns/mnt", pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err

@@ -83,7 +83,7 @@ func TestPullFailuresCarryTheRegistrysReason(t *testing.T) {
 		io.WriteString(w, `{"schemaVersion":2}`)
 	}))
 	t.Cleanup(lying.Close)
-	for _, tc := range []struct {
+	for i, tc := range []struct {
 		name, ref, digest string
 		want              []string
 		final             bool
@@ -100,7 +100,7 @@ func TestPullFailuresCarryTheRegistrysReason(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			begin := time.Now()
-			err := c.Prepare(context.Background(), spec("inst_pull", nodewire.Image{Ref: tc.ref, Digest: tc.digest}), nil)
+			err := c.Prepare(context.Background(), spec(fmt.Sprintf("inst_pull%d", i), nodewire.Image{Ref: tc.ref, Digest: tc.digest}), nil)
 			f := failureOf(t, err)
 			t.Logf("%s: %s (%v)", time.Since(begin).Round(time.Millisecond), f.Message, f.Final)
 			if f.Reason != nodewire.ReasonImagePull || f.Final != tc.final || time.Since(begin) > 50*time.Second {
@@ -199,10 +199,17 @@ func TestPullsOfOneImageJoin(t *testing.T) {
 		t.Errorf("%d blobs were fetched for eight waiters", got)
 	}
 	// A second agent finds it without asking the registry.
-	c.registry = ""
-	img.Ref = "127.0.0.1:1/gone"
+	h.blobs.Store(0)
 	if _, err := c.pullWith(image.Config{}).Ensure(context.Background(), img, nil); err != nil {
 		t.Errorf("cached image: %v", err)
+	}
+	if got := h.blobs.Load(); got != 0 {
+		t.Errorf("%d blobs were fetched again", got)
+	}
+	// Another repository must have it too, whatever lies on the node.
+	img.Ref = c.registry + "/someone/else"
+	if _, err := c.images.Ensure(context.Background(), img, nil); err == nil {
+		t.Error("an image came from a repository that does not hold it")
 	}
 }
 

@@ -28,7 +28,7 @@ func Purge(ctx context.Context, cfg Config) error {
 	if cfg.CloudID == "" || cfg.StateDir == "" || cfg.RunDir == "" {
 		return errors.New("purge needs a cloud id, a state and a run folder")
 	}
-	errs := []error{killShims(ctx, cfg), killGuests(ctx, cfg)}
+	errs := []error{killShims(ctx, cfg.CloudID, ""), killGuests(ctx, cfg)}
 	net := cfg.Network
 	if net == nil {
 		var err error
@@ -51,9 +51,13 @@ func Purge(ctx context.Context, cfg Config) error {
 	return errors.Join(errs...)
 }
 
-// killShims ends the shims of this cloud, known by their namespace argument.
-func killShims(ctx context.Context, cfg Config) error {
-	want := []byte("-namespace\x00" + Namespace(cfg.CloudID) + "\x00")
+// killShims ends the shims of one guest, or of all of a cloud's when id is empty;
+// they are known by their arguments.
+func killShims(ctx context.Context, cloudID, id string) error {
+	want := []byte("-namespace\x00" + Namespace(cloudID) + "\x00")
+	if id != "" {
+		want = append(want, "-id\x00"+id+"\x00"...)
+	}
 	return killUntilGone(ctx, "shims", func() []int {
 		var pids []int
 		entries, _ := os.ReadDir("/proc")

@@ -101,7 +101,7 @@ func TestLostShimIsAnExit(t *testing.T) {
 	c := newCloud(t)
 	s := spec("inst_shim", c.push(t, v1.Config{}), "sleep", "1000")
 	c.start(t, s)
-	if err := killShims(context.Background(), c.cfg); err != nil {
+	if err := killShims(context.Background(), c.id, s.ID); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, 20*time.Second, "the guest to be found ended", func() bool {

@@ -26,6 +26,8 @@ const (
 	cpuPeriodMicros = 100_000
 	leastShmMiB     = 64
 	defaultPids     = 4096
+	openFilesSoft   = 65_536
+	openFilesHard   = 1_048_576
 )
 
 // createContainer records the guest in containerd, with everything that its task
@@ -69,6 +71,7 @@ func (d *Driver) createContainer(ctx context.Context, spec hypervisor.Spec, img 
 		oci.WithCPUShares(uint64(spec.VCPU) * 1024),
 		oci.WithPidsLimit(pids),
 		oci.WithDevShmSize(max(spec.MemoryMiB/2, leastShmMiB) << 10),
+		oci.WithRlimit(d.openFiles()),
 		oci.WithMounts(mounts),
 		func(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
 			return d.withDevices(s, spec.ID, spec.CDIDevices, ids.Base)

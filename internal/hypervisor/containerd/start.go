@@ -156,6 +156,12 @@ func (d *Driver) launch(ctx context.Context, spec hypervisor.Spec) error {
 	if !ok {
 		return startFailure("its preparation vanished", nil)
 	}
+	if !r.StartedAt.IsZero() { // of an attempt that was cleared
+		r.StartedAt = time.Time{}
+		if err := d.writeRecord(spec.ID, r); err != nil {
+			return err
+		}
+	}
 	logs := d.logDir(spec.ID)
 	if err := os.MkdirAll(logs, 0o700); err != nil {
 		return fmt.Errorf("make log folder: %w", err)
@@ -177,8 +183,7 @@ func (d *Driver) launch(ctx context.Context, spec hypervisor.Spec) error {
 		return err
 	}
 	if err := t.Start(ctx); err != nil {
-		r.StartedAt = time.Time{}
-		return errors.Join(asStartFailure(err), d.writeRecord(spec.ID, r))
+		return asStartFailure(err)
 	}
 	return nil
 }

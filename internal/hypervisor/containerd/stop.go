@@ -120,6 +120,12 @@ func (d *Driver) Remove(ctx context.Context, id string, keepLogs bool) error {
 			return fmt.Errorf("delete task: %w", err)
 		}
 	}
+	if c != nil && t == nil {
+		// Without a task the daemon may have lost a shim that still lives.
+		if err := killShims(ctx, d.cfg.CloudID, id); err != nil {
+			return err
+		}
+	}
 	if err := d.waitEmpty(ctx, id); err != nil {
 		return err
 	}
