@@ -20,6 +20,7 @@ type change struct {
 // follow.
 func apply(ctx context.Context, tx *postgres.Tx, changes []change) error {
 	var saved, released []postgres.Standing
+	var over []cloud.InstanceID
 	var events []cloud.Event
 	var alarms []string
 	nodes := map[cloud.NodeID]bool{}
@@ -27,6 +28,7 @@ func apply(ctx context.Context, tx *postgres.Tx, changes []change) error {
 	for _, c := range changes {
 		if c.released {
 			released = append(released, c.was) // claims of that node and epoch
+			over = append(over, c.was.ID)
 			alarms = append(alarms, stuckKey(c.was.ID))
 		}
 		now := c.inst
@@ -61,7 +63,7 @@ func apply(ctx context.Context, tx *postgres.Tx, changes []change) error {
 		func() error { return postgres.ClaimsRelease(ctx, tx, released) },
 		func() error { return postgres.StandingSave(ctx, tx, saved) },
 		func() error { return postgres.EventsAppend(ctx, tx, events) },
-		func() error { return postgres.ObservationForget(ctx, tx, released) },
+		func() error { return postgres.ObservationForget(ctx, tx, over) },
 		func() error { return postgres.AlarmsClear(ctx, tx, alarms) },
 	} {
 		if err := write(); err != nil {

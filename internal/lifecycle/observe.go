@@ -52,9 +52,14 @@ func (l *Lifecycle) observePage(ctx context.Context, page []postgres.Observation
 			return err
 		}
 		handled := page[:0:0]
+		var stray []cloud.InstanceID
 		for _, o := range page {
 			was, ok := standing[o.InstanceID]
 			if !ok {
+				continue
+			}
+			if o.NodeID != was.NodeID {
+				stray = append(stray, was.ID) // it came as the placement ended
 				continue
 			}
 			s := decide(was, o, now)
@@ -72,6 +77,9 @@ func (l *Lifecycle) observePage(ctx context.Context, page []postgres.Observation
 			}
 		}
 		if err := apply(ctx, tx, changes); err != nil {
+			return err
+		}
+		if err := postgres.ObservationForget(ctx, tx, stray); err != nil {
 			return err
 		}
 		return postgres.ObservationHandled(ctx, tx, handled)

@@ -39,8 +39,6 @@ func (w *World) Check(t testing.TB) {
 			OR i.event_seq <> (SELECT COALESCE(max(seq), 0) FROM event e WHERE e.resource_id = i.id)`,
 		"events out of order in time": `
 			SELECT count(*) FROM event a JOIN event b ON b.resource_id = a.resource_id AND b.seq = a.seq + 1 WHERE b.at < a.at`,
-		"observations of what is placed nowhere": `
-			SELECT count(*) FROM observation o JOIN instance i ON i.id = o.instance_id WHERE i.node_id IS DISTINCT FROM o.node_id AND o.handled_seq < o.seq`,
 		"segments that overlap": `
 			SELECT count(*) FROM segment a JOIN segment b ON a.instance_id = b.instance_id AND a.id < b.id
 			AND tstzrange(a.started_at, a.ended_at) && tstzrange(b.started_at, b.ended_at)`,

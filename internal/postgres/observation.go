@@ -141,21 +141,20 @@ func ObservationHandled(ctx context.Context, q Querier, list []Observation) erro
 	return nil
 }
 
-// ObservationForget drops what was said of placements that are over, so that
-// the next node begins with a clean page.
-func ObservationForget(ctx context.Context, q Querier, list []Standing) error {
-	if len(list) == 0 {
+// ObservationForget drops what nodes said of instances that are not, or no
+// longer, placed on them: the next node begins with a clean page, and row
+// security would keep it from writing over another's.
+func ObservationForget(ctx context.Context, q Querier, ids []cloud.InstanceID) error {
+	if len(ids) == 0 {
 		return nil
-	}
-	ids := make([]uuid.UUID, len(list))
-	for i, s := range list {
-		ids[i] = s.ID.UUID()
 	}
 	_, err := q.Exec(ctx, `
 		WITH locked AS MATERIALIZED (
-			SELECT instance_id FROM observation WHERE instance_id = ANY($1) ORDER BY instance_id FOR UPDATE
+			SELECT o.instance_id FROM observation o JOIN instance i ON i.id = o.instance_id
+			WHERE o.instance_id = ANY($1) AND i.node_id IS DISTINCT FROM o.node_id
+			ORDER BY o.instance_id FOR UPDATE OF o
 		)
-		DELETE FROM observation o USING locked WHERE o.instance_id = locked.instance_id`, ids)
+		DELETE FROM observation o USING locked WHERE o.instance_id = locked.instance_id`, uuids(ids))
 	if err != nil {
 		return fmt.Errorf("forget observations: %w", err)
 	}

@@ -110,6 +110,7 @@ func place(ctx context.Context, tx *postgres.Tx, l postgres.PlacementLocked, lis
 	if len(list) == 0 {
 		return nil
 	}
+	var placed []cloud.InstanceID
 	var moved []postgres.Standing
 	var events []cloud.Event
 	nodes := map[cloud.NodeID]bool{}
@@ -125,11 +126,11 @@ func place(ctx context.Context, tx *postgres.Tx, l postgres.PlacementLocked, lis
 		none := ""
 		inst.LastLines, inst.Address = &none, ""
 		event := postgres.InstanceEvent(&inst, "placed", "a place was found", l.Now, map[string]any{"node_id": p.place.NodeID.String()})
-		moved, events = append(moved, inst), append(events, event)
+		placed, moved, events = append(placed, inst.ID), append(moved, inst), append(events, event)
 		nodes[p.place.NodeID] = true
 		projects[inst.ProjectID] = true
 	}
-	if err := postgres.ObservationForget(ctx, tx, moved); err != nil {
+	if err := postgres.ObservationForget(ctx, tx, placed); err != nil {
 		return err
 	}
 	if err := postgres.StandingSave(ctx, tx, moved); err != nil {

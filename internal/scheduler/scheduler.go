@@ -28,7 +28,7 @@ import (
 const (
 	interval      = time.Second // what a lost wake-up costs
 	batchSize     = 64          // instances a transaction
-	queueSize     = 5000        // instances looked at in one tick
+	queueSize     = 20000       // instances looked at in one tick
 	maxRounds     = 4           // plans in one tick, when commits lose races
 	refuseRefresh = time.Second // a reason that changes is rewritten at most this often
 )

@@ -173,6 +173,50 @@ func TestWokenByACreate(t *testing.T) {
 	}
 }
 
+// replica is one process of the control plane: its own pools, its own
+// leadership.
+func replica(t *testing.T, w *looptest.World, name string) (stop func()) {
+	t.Helper()
+	db, err := postgres.Open(t.Context(), postgres.Config{DSN: w.DSN})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-db.WakesReady()
+	quiet := slog.New(slog.DiscardHandler)
+	leader := db.Leadership("loops", name, quiet)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var all sync.WaitGroup
+	all.Go(func() { _ = leader.Run(ctx) })
+	all.Go(func() { _ = scheduler.New(scheduler.Config{DB: db, Leader: leader, Log: quiet}).Run(ctx) })
+	return sync.OnceFunc(func() {
+		cancel()
+		all.Wait()
+		db.Close()
+	})
+}
+
+// Two replicas: one leads; when it is shut down the other places what comes.
+func TestASecondReplicaTakesOver(t *testing.T) {
+	t.Parallel()
+	w := looptest.New(t)
+	w.Node(t, 64, 65536, "h100-80gb", cloud.ModeMIG, 4)
+	stopFirst := replica(t, w, "one")
+	defer stopFirst()
+	first := w.MustCreate(t, looptest.Slices(1, "1g"))
+	pgtest.Eventually(t, "the first is placed", func() bool { return w.State(t, first) == cloud.StateStarting })
+	stopSecond := replica(t, w, "two")
+	defer stopSecond()
+	stopFirst()
+	began := time.Now()
+	second := w.MustCreate(t, looptest.Slices(1, "1g"))
+	pgtest.Eventually(t, "the other replica places", func() bool { return w.State(t, second) == cloud.StateStarting })
+	took := time.Since(began)
+	t.Logf("placed by the other replica %s after the first was shut down", took)
+	if took > 2*time.Second {
+		t.Errorf("it took %s, want under 2 s", took)
+	}
+}
+
 // The queue of the issue: 1,000 wanted, 100 slices free.
 func TestAThousandQueuedOnAHundredSlices(t *testing.T) {
 	t.Parallel()
