@@ -37,7 +37,7 @@ export function FlavorPicker({
   if (flavors?.length === 0)
     return (
       <Notice tone="amber">
-        The operator offers no shapes yet. Ask for one: shapes are made with “tenon flavor create”.
+        The operator offers no shapes yet. Ask for one: they are made through the API.
       </Notice>
     )
   const shown = how === 'shape' ? sorted(flavors) : fits.slice(0, 3)
