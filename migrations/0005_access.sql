@@ -103,6 +103,18 @@ CREATE FUNCTION queue_length(of_pool uuid) RETURNS bigint
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public AS
     $$ SELECT count(*) FROM instance WHERE state = 'queued' AND pool_id = of_pool $$;
 
+-- How many instances, of anyone, were made from an image that one may see.
+CREATE FUNCTION image_uses(wanted uuid) RETURNS bigint
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public AS $$
+    SELECT count(*) FROM image m JOIN instance i ON i.image_org_id = m.org_id AND i.image_id = m.id
+    WHERE m.id = wanted AND i.state <> 'deleted' AND (m.org_id = current_org() OR is_operator())
+$$;
+
+-- When a node last spoke of an instance: nothing is charged past it.
+CREATE FUNCTION proven_until(wanted uuid) RETURNS timestamptz
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public AS
+    $$ SELECT received_at FROM observation WHERE instance_id = wanted $$;
+
 -- Sign-in and token look-up happen before there is an organisation to scope to.
 CREATE FUNCTION auth_user_by_email(wanted text) RETURNS TABLE (id uuid, email text, name text, password_hash text, operator boolean, disabled boolean)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public AS
@@ -113,6 +125,9 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public AS
 CREATE FUNCTION auth_memberships(wanted uuid) RETURNS TABLE (org_id uuid, org_name text, role text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public AS
     $$ SELECT m.org_id, o.name, m.role FROM membership m JOIN organisation o ON o.id = m.org_id WHERE m.user_id = wanted ORDER BY m.created_at, o.name $$;
+CREATE FUNCTION auth_organisations(wanted uuid) RETURNS SETOF organisation
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public AS
+    $$ SELECT o.* FROM organisation o WHERE o.id IN (SELECT m.org_id FROM membership m WHERE m.user_id = wanted) $$;
 CREATE FUNCTION auth_token(wanted bytea) RETURNS TABLE (token_id uuid, org_id uuid, user_id uuid, email text, operator boolean, disabled boolean, role text, expires_at timestamptz, revoked_at timestamptz, last_used_at timestamptz)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public AS
     $$ SELECT t.id, t.org_id, t.user_id, u.email, u.operator, u.disabled, m.role, t.expires_at, t.revoked_at, t.last_used_at
@@ -138,7 +153,7 @@ CREATE FUNCTION auth_session_live(of_session uuid) RETURNS boolean LANGUAGE sql 
 DO $$
 DECLARE f regprocedure;
 BEGIN
-    FOR f IN SELECT p.oid::regprocedure FROM pg_proc p WHERE p.pronamespace = 'public'::regnamespace AND (p.proname LIKE 'auth\_%' OR p.proname IN ('fleet_free', 'instance_devices', 'queue_length')) LOOP
+    FOR f IN SELECT p.oid::regprocedure FROM pg_proc p WHERE p.pronamespace = 'public'::regnamespace AND (p.proname LIKE 'auth\_%' OR p.proname IN ('fleet_free', 'instance_devices', 'queue_length', 'image_uses', 'proven_until')) LOOP
         EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', f);
         EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO tenon_api, tenon_system', f);
     END LOOP;

@@ -30,12 +30,16 @@ type Resolver func(ctx context.Context, ref string, embedded bool) (Resolved, er
 
 // App is the use-cases.
 type App struct {
-	surface
 	cfg  Config
 	db   *postgres.DB
 	keys *authn.Keys
 	now  func() time.Time
 	log  *slog.Logger
+
+	passwords *authn.Passwords
+	throttle  *authn.Throttle
+	seen      seen
+	feeds     feeds
 }
 
 // New makes the use-cases; it starts nothing.
@@ -47,5 +51,6 @@ func New(cfg Config) *App {
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
+	a.passwords, a.throttle = authn.NewPasswords(), authn.NewThrottle(a.now)
 	return a
 }

@@ -9,7 +9,9 @@ import (
 	"github.com/tenon-cloud/tenon/internal/nodewire"
 )
 
-// surface is every use-case, for the packages above to be built against.
+// surface lists every use-case in one place.
+var _ surface = (*App)(nil)
+
 type surface interface {
 	// Sign-in (auth.go, session.go).
 	Login(ctx context.Context, in LoginInput) (SessionGrant, error)
@@ -74,7 +76,7 @@ type surface interface {
 	NodeUndrain(ctx context.Context, c Call, node string) (cloud.Node, error)
 	JoinTokenCreate(ctx context.Context, c Call, in JoinTokenInput) (JoinToken, error)
 	GPUList(ctx context.Context, c Call, f GPUFilter, p Page) (List[cloud.GPU], error) // with claims
-	GPUGet(ctx context.Context, c Call, gpu string) (cloud.GPU, error)                // by id or uuid
+	GPUGet(ctx context.Context, c Call, gpu string) (cloud.GPU, error)                 // by id or uuid
 	PoolList(ctx context.Context, c Call) ([]cloud.Pool, error)
 	Capacity(ctx context.Context, c Call) (Capacity, error)
 	PriceList(ctx context.Context, c Call) ([]Price, error)

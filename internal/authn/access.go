@@ -53,25 +53,11 @@ func (k *Keys) AccessIssue(user cloud.UserID, session cloud.SessionID, now time.
 	return out, until, nil
 }
 
-// AccessRead checks an access token. Only EdDSA under one of our own keys is
-// taken, whatever its header says.
+// AccessRead checks an access token.
 func (k *Keys) AccessRead(token string, now time.Time) (Access, error) {
 	var claims accessClaims
-	_, err := jwt.ParseWithClaims(token, &claims, func(t *jwt.Token) (any, error) {
-		for _, key := range k.jwt {
-			if t.Header["kid"] == key.id {
-				return key.private.Public(), nil
-			}
-		}
-		return nil, errors.New("unknown key")
-	}, jwt.WithValidMethods([]string{jwt.SigningMethodEdDSA.Alg()}), jwt.WithAudience(accessAudience), jwt.WithExpirationRequired(),
-		jwt.WithTimeFunc(func() time.Time { return now }))
-	switch {
-	case errors.Is(err, jwt.ErrTokenExpired):
-		return Access{}, cloud.E(cloud.KindUnauthenticated, "token_expired", "the access token has expired").
-			WithHint("refresh the session, or sign in again").Wrap(err)
-	case err != nil:
-		return Access{}, cloud.E(cloud.KindUnauthenticated, "token_malformed", "the access token is malformed or not signed by this cloud").Wrap(err)
+	if err := k.read(token, &claims, accessAudience, now); err != nil {
+		return Access{}, err
 	}
 	var out Access
 	if err := out.UserID.UnmarshalText([]byte(claims.Subject)); err != nil {
@@ -82,4 +68,26 @@ func (k *Keys) AccessRead(token string, now time.Time) (Access, error) {
 	}
 	out.ExpiresAt = claims.ExpiresAt.Time
 	return out, nil
+}
+
+// read checks a token's form, signature, audience and time. Only EdDSA under one
+// of our own keys is taken, whatever its header says.
+func (k *Keys) read(token string, claims jwt.Claims, audience string, now time.Time) error {
+	_, err := jwt.ParseWithClaims(token, claims, func(t *jwt.Token) (any, error) {
+		for _, key := range k.jwt {
+			if t.Header["kid"] == key.id {
+				return key.private.Public(), nil
+			}
+		}
+		return nil, errors.New("unknown key")
+	}, jwt.WithValidMethods([]string{jwt.SigningMethodEdDSA.Alg()}), jwt.WithAudience(audience), jwt.WithExpirationRequired(),
+		jwt.WithTimeFunc(func() time.Time { return now }))
+	switch {
+	case errors.Is(err, jwt.ErrTokenExpired):
+		return cloud.E(cloud.KindUnauthenticated, "token_expired", "the access token has expired").
+			WithHint("refresh the session, or sign in again").Wrap(err)
+	case err != nil:
+		return cloud.E(cloud.KindUnauthenticated, "token_malformed", "the access token is malformed or not signed by this cloud").Wrap(err)
+	}
+	return nil
 }

@@ -93,6 +93,10 @@ func (m *Master) RolePassword(role string) string {
 	return hex.EncodeToString(m.derive("database role " + role))
 }
 
+// RegistrySecret signs the state of uploads to the embedded registry, alike on
+// every replica.
+func (m *Master) RegistrySecret() []byte { return m.derive("registry uploads") }
+
 // Seal encrypts a secret; name is bound to it, so that one can't be put in
 // another's place.
 func (m *Master) Seal(purpose, name string, secret []byte) ([]byte, error) {

@@ -78,6 +78,9 @@ const crockford = "0123456789abcdefghjkmnpqrstvwxyz"
 // NewID makes a fresh UUIDv7: ids made later sort later.
 func NewID[R Resource]() ID[R] { return ID[R](uuid.Must(uuid.NewV7())) }
 
+// New makes a fresh id of the same kind: cloud.InstanceID{}.New().
+func (ID[R]) New() ID[R] { return NewID[R]() }
+
 // DerivedID is the same id for the same words, for rows that must be written
 // once however often their cause is seen (events, segments, corrections).
 func DerivedID[R Resource](words ...string) ID[R] {

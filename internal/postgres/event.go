@@ -55,11 +55,11 @@ func eventScan(row pgx.CollectableRow) (e PlacedEvent, err error) {
 	return e, err
 }
 
-// EventListOf lists a resource's events, newest first, before a number.
-func EventListOf(ctx context.Context, q Querier, resource uuid.UUID, before int64, limit int) ([]PlacedEvent, error) {
+// EventListOf lists a resource's events, newest first, before one.
+func EventListOf(ctx context.Context, q Querier, resource uuid.UUID, before *cloud.EventID, limit int) ([]PlacedEvent, error) {
 	rows, _ := q.Query(ctx, `
 		SELECT `+eventColumns+` FROM event
-		WHERE resource_id = $1 AND ($2 = 0 OR seq < $2) ORDER BY seq DESC LIMIT $3`, resource, before, limit)
+		WHERE resource_id = $1 AND ($2::uuid IS NULL OR seq < (SELECT e.seq FROM event e WHERE e.id = $2)) ORDER BY seq DESC LIMIT $3`, resource, before, limit)
 	out, err := pgx.CollectRows(rows, eventScan)
 	return out, wrap("list events", err)
 }

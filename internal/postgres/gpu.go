@@ -119,3 +119,32 @@ func orEmpty(s []string) []string {
 	}
 	return s
 }
+
+// NodesFill gives nodes their cards, with claims.
+func NodesFill(ctx context.Context, q Querier, nodes []cloud.Node) error {
+	rows, _ := q.Query(ctx, gpuSelect+` WHERE g.node_id = ANY($1) ORDER BY g.node_id, g.pci_address`, nodeUUIDs(nodes))
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByNameLax[cloud.GPU])
+	if err != nil {
+		return wrap("list nodes' GPUs", err)
+	}
+	if err := claimsFill(ctx, q, list); err != nil {
+		return err
+	}
+	at := make(map[cloud.NodeID]int, len(nodes))
+	for i := range nodes {
+		at[nodes[i].ID], nodes[i].GPUs = i, nil
+	}
+	for _, g := range list {
+		n := &nodes[at[g.NodeID]]
+		n.GPUs = append(n.GPUs, g)
+	}
+	return nil
+}
+
+func nodeUUIDs(nodes []cloud.Node) []uuid.UUID {
+	out := make([]uuid.UUID, len(nodes))
+	for i, n := range nodes {
+		out[i] = n.ID.UUID()
+	}
+	return out
+}

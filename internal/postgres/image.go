@@ -72,3 +72,10 @@ func ImageRemove(ctx context.Context, q Querier, id cloud.ImageID, at time.Time)
 	_, err := q.Exec(ctx, `UPDATE image SET deleted_at = $2 WHERE id = $1 AND deleted_at IS NULL`, id, at)
 	return wrap("remove image", err)
 }
+
+// ImageUses counts the instances of anyone that were made from an image and are
+// not deleted.
+func ImageUses(ctx context.Context, q Querier, id cloud.ImageID) (n int, err error) {
+	err = q.QueryRow(ctx, `SELECT image_uses($1)`, id).Scan(&n)
+	return n, wrap("count an image's instances", err)
+}

@@ -78,3 +78,9 @@ func wrap(what string, err error) error {
 	}
 	return nil
 }
+
+// OrgListOf lists a user's organisations by name, after one.
+func OrgListOf(ctx context.Context, q Querier, user cloud.UserID, after string, limit int) ([]cloud.Org, error) {
+	rows, _ := q.Query(ctx, `SELECT `+orgColumns+` FROM auth_organisations($1) WHERE name > $2 ORDER BY name LIMIT $3`, user, after, limit)
+	return all[cloud.Org](rows, "list organisations")
+}

@@ -16,8 +16,8 @@ type Ref struct {
 }
 
 // RefOf reads a path segment. What is neither an id nor a possible name finds
-// nothing.
-func RefOf[R cloud.Resource](s string) Ref {
+// nothing. The id says what kind of resource is meant.
+func RefOf[R cloud.Resource](_ cloud.ID[R], s string) Ref {
 	if strings.Contains(s, "_") || len(s) == 36 {
 		if id, err := cloud.ParseID[R](s); err == nil {
 			u := id.UUID()

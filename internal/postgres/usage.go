@@ -20,7 +20,8 @@ type UsageSegment struct {
 	Shape        cloud.Shape
 	StartedAt    time.Time
 	EndedAt      *time.Time
-	Corrected    float64 // signed seconds
+	Corrected    time.Duration // signed
+	ProvenUntil  time.Time     // of an open one: the last that its node said
 }
 
 // UsageSegments lists a project's segments that touch [from, to).
@@ -28,14 +29,17 @@ func UsageSegments(ctx context.Context, q Querier, project cloud.ProjectID, from
 	rows, _ := q.Query(ctx, `
 		SELECT s.id, s.instance_id, i.name, s.kind, s.state, s.gpu_count, s.gpu_model, s.gpu_mode, s.gpu_profile, s.vcpu, s.memory_mib,
 			s.started_at, s.ended_at,
-			COALESCE((SELECT sum(c.seconds) FROM usage_correction c WHERE c.segment_id = s.id), 0)::float8
-		FROM segment s JOIN instance i ON i.id = s.instance_id
-		WHERE s.project_id = $1 AND s.started_at < $3 AND (s.ended_at IS NULL OR s.ended_at > $2)
+			make_interval(secs => COALESCE(c.seconds, 0)::float8),
+			CASE WHEN s.ended_at IS NULL THEN COALESCE(proven_until(s.instance_id), now()) ELSE s.ended_at END
+		FROM segment s
+		JOIN instance i ON i.id = s.instance_id
+		LEFT JOIN LATERAL (SELECT sum(u.seconds) AS seconds FROM usage_correction u WHERE u.segment_id = s.id) c ON true
+		WHERE s.project_id = $1 AND s.started_at < $3 AND (s.ended_at IS NULL OR s.ended_at > $2 OR c.seconds > 0)
 		ORDER BY s.started_at, s.id`, project, from, to)
 	out, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (u UsageSegment, err error) {
 		s := &u.Shape
 		err = row.Scan(&u.ID, &u.InstanceID, &u.InstanceName, &u.Kind, &u.State, &s.GPUCount, &s.GPUModel, &s.GPUMode, &s.GPUProfile, &s.VCPU, &s.MemoryMiB,
-			&u.StartedAt, &u.EndedAt, &u.Corrected)
+			&u.StartedAt, &u.EndedAt, &u.Corrected, &u.ProvenUntil)
 		return u, err
 	})
 	return out, wrap("list segments", err)

@@ -1,0 +1,154 @@
+package app
+
+import (
+	"context"
+	"strings"
+
+	"github.com/tenon-cloud/tenon/internal/authz"
+	"github.com/tenon-cloud/tenon/internal/cloud"
+	"github.com/tenon-cloud/tenon/internal/gpu"
+	"github.com/tenon-cloud/tenon/internal/postgres"
+)
+
+// FlavorList lists what is offered, with its price and how many fit now.
+func (a *App) FlavorList(ctx context.Context, c Call) ([]FlavorOffer, error) {
+	if err := may(c, authz.FlavorList, c.Actor.OrgID); err != nil {
+		return nil, err
+	}
+	var out []FlavorOffer
+	err := a.db.InAPI(ctx, postgres.ScopeOf(c.Actor), func(tx *postgres.Tx) error {
+		flavors, err := postgres.FlavorList(ctx, tx)
+		if err != nil {
+			return err
+		}
+		prices, err := postgres.PriceList(ctx, tx)
+		if err != nil {
+			return err
+		}
+		nodes, err := postgres.FleetFree(ctx, tx)
+		if err != nil {
+			return err
+		}
+		now := tariffAt(prices, a.now())
+		out = make([]FlavorOffer, len(flavors))
+		for i, f := range flavors {
+			out[i] = offer(f, now, nodes)
+		}
+		return nil
+	})
+	return out, err
+}
+
+func offer(f cloud.Flavor, now tariff, nodes []postgres.FleetNode) FlavorOffer {
+	o := FlavorOffer{Flavor: f, Currency: currency}
+	o.PricePerHourMicros, o.Priced = now.rate(f.Shape)
+	o.FreeNow = fits(nodes, f.Shape, func(n postgres.FleetNode) bool { return !n.PoolSimulated })
+	o.FreeSimulated = fits(nodes, f.Shape, func(n postgres.FleetNode) bool { return n.PoolSimulated })
+	if f.Shape.GPUCount > 0 {
+		o.ProfileName = gpu.DisplayName(f.Shape.GPUModel, f.Shape.GPUProfile)
+		o.ModelName = gpu.DisplayName(f.Shape.GPUModel, gpu.Whole)
+	}
+	return o
+}
+
+// FlavorCreate offers a shape. A MIG profile may be spelled in any way that is
+// known for its card; what is kept is its class.
+func (a *App) FlavorCreate(ctx context.Context, c Call, in FlavorInput) (FlavorOffer, error) {
+	if err := may(c, authz.FlavorCreate, c.Actor.OrgID); err != nil {
+		return FlavorOffer{}, err
+	}
+	fields := nameFields(in.Name, in.Description)
+	shape, more := shapeOf(in.Shape)
+	if fields = append(fields, more...); len(fields) > 0 {
+		return FlavorOffer{}, cloud.Invalid(fields...)
+	}
+	return once(ctx, a, c, "flavor.create", in, func(keep func(*postgres.Tx, FlavorOffer) error) (FlavorOffer, error) {
+		f := cloud.Flavor{ID: cloud.FlavorID{}.New(), Name: in.Name, Description: in.Description, Shape: shape}
+		var out FlavorOffer
+		err := a.inPlatform(ctx, c, authz.FlavorCreate, func(tx *postgres.Tx) (err error) {
+			if f.CreatedAt, err = postgres.Now(ctx, tx); err != nil {
+				return err
+			}
+			if err := postgres.FlavorAdd(ctx, tx, f); err != nil {
+				return taken(err, "flavor_name", "flavor", in.Name)
+			}
+			prices, err := postgres.PriceList(ctx, tx)
+			if err != nil {
+				return err
+			}
+			nodes, err := postgres.FleetFree(ctx, tx)
+			if err != nil {
+				return err
+			}
+			out = offer(f, tariffAt(prices, a.now()), nodes)
+			if err := audit(ctx, tx, c, cloud.OrgID{}, authz.FlavorCreate, f.ID.String(), map[string]any{"name": f.Name}); err != nil {
+				return err
+			}
+			return keep(tx, out)
+		})
+		return out, err
+	})
+}
+
+// shapeOf checks a shape and settles its spellings.
+func shapeOf(s cloud.Shape) (cloud.Shape, []cloud.Field) {
+	var fields []cloud.Field
+	bad := func(at, message string, value any) {
+		fields = append(fields, cloud.Field{Location: "body." + at, Message: message, Value: value})
+	}
+	if s.VCPU < 1 || s.VCPU > 1024 {
+		bad("vcpu", "1 to 1024", s.VCPU)
+	}
+	if s.MemoryMiB < 64 || s.MemoryMiB > 16<<20 {
+		bad("memory_mib", "64 to 16777216", s.MemoryMiB)
+	}
+	if s.DiskMiB < 64 || s.DiskMiB > 16<<20 {
+		bad("disk_mib", "64 to 16777216", s.DiskMiB)
+	}
+	if s.GPUCount < 0 || s.GPUCount > 16 {
+		bad("gpu_count", "0 to 16", s.GPUCount)
+	}
+	if s.GPUCount == 0 {
+		if s.GPUModel != "" || s.GPUMode != "" || s.GPUProfile != "" {
+			bad("gpu_count", "at least 1 when a GPU model, mode or profile is given", s.GPUCount)
+		}
+		return s, fields
+	}
+	model, err := gpu.ModelByName(s.GPUModel)
+	if err != nil {
+		bad("gpu_model", "not a known model; one of "+strings.Join(gpu.ModelKeys(), ", "), s.GPUModel)
+		return s, fields
+	}
+	s.GPUModel = model.Key
+	switch s.GPUMode {
+	case cloud.ModeWhole:
+		if s.GPUProfile != "" && s.GPUProfile != gpu.Whole {
+			bad("gpu_profile", "a whole card has none; leave it out", s.GPUProfile)
+		}
+		s.GPUProfile = gpu.Whole
+	case cloud.ModeMIG:
+		class, err := model.Class(s.GPUProfile)
+		if err != nil {
+			bad("gpu_profile", err.Error(), s.GPUProfile)
+		}
+		s.GPUProfile = class
+	default:
+		bad("gpu_mode", "whole or mig", s.GPUMode)
+	}
+	return s, fields
+}
+
+// FlavorRetire takes an offer back. What runs keeps the shape that it copied.
+func (a *App) FlavorRetire(ctx context.Context, c Call, flavor string) error {
+	return a.inPlatform(ctx, c, authz.FlavorDelete, func(tx *postgres.Tx) error {
+		now, err := postgres.Now(ctx, tx)
+		if err != nil {
+			return err
+		}
+		f, err := postgres.FlavorRetire(ctx, tx, postgres.RefOf(cloud.FlavorID{}, flavor), now)
+		if err != nil {
+			return notFound(err, "flavor", flavor)
+		}
+		return audit(ctx, tx, c, cloud.OrgID{}, authz.FlavorDelete, f.ID.String(), map[string]any{"name": f.Name})
+	})
+}

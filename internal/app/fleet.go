@@ -1,0 +1,98 @@
+package app
+
+import (
+	"github.com/tenon-cloud/tenon/internal/cloud"
+	"github.com/tenon-cloud/tenon/internal/gpu"
+	"github.com/tenon-cloud/tenon/internal/placement"
+	"github.com/tenon-cloud/tenon/internal/postgres"
+)
+
+// snapshot makes the engine's view of the fleet, of one pool or (empty) of all.
+func snapshot(nodes []postgres.FleetNode, pool string) placement.Snapshot {
+	var out placement.Snapshot
+	for _, n := range nodes {
+		if pool != "" && n.PoolName != pool {
+			continue
+		}
+		v := placement.Node{ID: n.ID, Pool: n.PoolName, State: n.State, Drained: n.Drained, Simulated: n.Simulated,
+			VCPU: n.VCPU, MemoryMiB: n.MemoryMiB, FreeVCPU: n.FreeVCPU, FreeMemoryMiB: n.FreeMemoryMiB}
+		for _, g := range n.GPUs {
+			v.GPUs = append(v.GPUs, placement.GPU{ID: g.ID, PCIAddress: g.PCIAddress, Model: g.Model, Geometry: g.Geometry,
+				Mode: g.Mode, State: g.State, Used: used(g), NUMANode: g.NUMANode, NVLink: g.NVLink})
+		}
+		out.Nodes = append(out.Nodes, v)
+	}
+	return out
+}
+
+func used(g postgres.FleetGPU) gpu.Used {
+	u := gpu.Used{Media: g.Media}
+	for _, s := range g.Taken {
+		u.Mask |= gpu.SlotMask(s)
+	}
+	return u
+}
+
+// fits counts how many instances of a shape would find a place now. Slices of
+// one class never get in each other's way, and whole cards are alike, so that
+// counting is exact.
+func fits(nodes []postgres.FleetNode, s cloud.Shape, in func(postgres.FleetNode) bool) int {
+	total := 0
+	for _, n := range nodes {
+		if n.State != cloud.NodeReady || n.Drained || !in(n) {
+			continue
+		}
+		k := min(n.FreeVCPU/max(s.VCPU, 1), int(n.FreeMemoryMiB/max(s.MemoryMiB, 1)))
+		if s.GPUCount > 0 {
+			k = min(k, devices(n, s)/s.GPUCount)
+		}
+		total += max(k, 0)
+	}
+	return total
+}
+
+// devices counts the cards or slices of a shape's kind that are free on a node.
+func devices(n postgres.FleetNode, s cloud.Shape) int {
+	free := 0
+	for _, g := range n.GPUs {
+		if g.State != cloud.GPUReady || g.Model != s.GPUModel || g.Mode != s.GPUMode {
+			continue
+		}
+		if s.GPUMode == cloud.ModeWhole {
+			if len(g.Taken) == 0 {
+				free++
+			}
+			continue
+		}
+		if geometry, err := gpu.GeometryByName(g.Geometry); err == nil {
+			free += geometry.More(used(g), s.GPUProfile)
+		}
+	}
+	return free
+}
+
+// takes is what a shape counts against a project's limits while it holds or
+// wants a place.
+func takes(s cloud.Shape) (postgres.Amounts, error) {
+	out := postgres.Amounts{cloud.QuotaVCPU: int64(s.VCPU), cloud.QuotaMemoryMiB: s.MemoryMiB}
+	if s.GPUCount > 0 {
+		model, err := gpu.ModelByKey(s.GPUModel)
+		if err != nil {
+			return nil, err
+		}
+		one, err := gpu.Milli(model.Geometry, s.GPUProfile)
+		if err != nil {
+			return nil, err
+		}
+		out[cloud.QuotaGPUMilli] = int64(s.GPUCount) * one
+	}
+	return out, nil
+}
+
+func giveBack(a postgres.Amounts) postgres.Amounts {
+	out := postgres.Amounts{}
+	for r, n := range a {
+		out[r] = -n
+	}
+	return out
+}

@@ -1,0 +1,329 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/tenon-cloud/tenon/internal/authn"
+	"github.com/tenon-cloud/tenon/internal/cloud"
+	"github.com/tenon-cloud/tenon/internal/nodewire"
+	"github.com/tenon-cloud/tenon/internal/postgres"
+)
+
+const (
+	reportSeconds    = 5 // a node reports after this, or at once when something changes
+	lastLinesBytes   = 16 << 10
+	messageBytes     = 2 << 10
+	pidsMax          = 4096
+	stopGraceSeconds = 15
+	orphansKept      = 32 // of one report
+)
+
+// NodeEnroll turns a one-use join token into a node and its certificate. It runs
+// as tenon_system, since there is no node yet to run as. The same node may ask
+// again with its spent token within the token's life, when the answer was lost.
+func (a *App) NodeEnroll(ctx context.Context, in nodewire.EnrollRequest) (nodewire.EnrollResponse, error) {
+	if err := authn.SecretCheck(authn.PrefixJoin, in.JoinToken); err != nil {
+		return nodewire.EnrollResponse{}, err
+	}
+	var fields []cloud.Field
+	if !cloud.ValidName(in.Name) {
+		fields = append(fields, cloud.Field{Location: "body.name", Message: cloud.NameRule, Value: in.Name})
+	}
+	if in.VCPU < 1 || in.MemoryMiB < 1 {
+		fields = append(fields, cloud.Field{Location: "body.vcpu", Message: "a node has at least one vCPU and some memory"})
+	}
+	if len(fields) > 0 {
+		return nodewire.EnrollResponse{}, cloud.Invalid(fields...)
+	}
+	var cert authn.NodeCertificate
+	var id cloud.NodeID
+	err := a.db.InSystem(ctx, func(tx *postgres.Tx) error {
+		hash := authn.SecretHash(in.JoinToken)
+		t, err := postgres.JoinTokenLock(ctx, tx, hash)
+		if postgres.Missing(err) {
+			return cloud.E(cloud.KindUnauthenticated, "token_unknown", "this cloud does not know the join token")
+		}
+		if err != nil {
+			return err
+		}
+		now, err := postgres.Now(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if !now.Before(t.ExpiresAt) {
+			return cloud.E(cloud.KindUnauthenticated, "token_expired", "the join token expired at %s", t.ExpiresAt.UTC().Format(time.RFC3339)).
+				WithHint("make a new one on the nodes page")
+		}
+		if t.UsedAt == nil {
+			id = cloud.NodeID{}.New()
+			n := cloud.Node{ID: id, Name: in.Name, PoolID: t.PoolID, Simulated: t.Simulated, VCPU: in.VCPU, MemoryMiB: in.MemoryMiB}
+			if err := postgres.NodeAdd(ctx, tx, n); err != nil {
+				return taken(err, "node_name_key", "node", in.Name)
+			}
+			if err := postgres.JoinTokenUse(ctx, tx, hash, id, now); err != nil {
+				return err
+			}
+		} else {
+			n, err := postgres.NodeGet(ctx, tx, postgres.RefTo(t.NodeID))
+			if err != nil && !postgres.Missing(err) {
+				return err
+			}
+			if err != nil || n.Name != in.Name || n.LastSeenAt != nil {
+				return cloud.E(cloud.KindUnauthenticated, "token_used", "the join token was used already").WithHint("make a new one for each node")
+			}
+			id = n.ID
+		}
+		if cert, err = a.keys.NodeSign(in.CSR, id, now); err != nil {
+			return err
+		}
+		if err := postgres.NodeCertificateAdd(ctx, tx, cert.Serial, id, cert.NotAfter); err != nil {
+			return err
+		}
+		return postgres.AuditAdd(ctx, tx, postgres.Audit{Action: "node.enroll", Resource: id.String(), Detail: map[string]any{"name": in.Name}})
+	})
+	if err != nil {
+		return nodewire.EnrollResponse{}, err
+	}
+	return a.identity(id, cert), nil
+}
+
+func (a *App) identity(id cloud.NodeID, cert authn.NodeCertificate) nodewire.EnrollResponse {
+	return nodewire.EnrollResponse{NodeID: id.String(), CloudID: a.keys.CloudID(), Certificate: cert.PEM, CA: a.keys.CAPEM(), NotAfter: cert.NotAfter}
+}
+
+// NodeRenew gives a node a fresh certificate; the old one was its proof.
+func (a *App) NodeRenew(ctx context.Context, id cloud.NodeID, in nodewire.RenewRequest) (nodewire.EnrollResponse, error) {
+	cert, err := a.keys.NodeSign(in.CSR, id, a.now())
+	if err != nil {
+		return nodewire.EnrollResponse{}, err
+	}
+	err = a.db.InNode(ctx, id, func(tx *postgres.Tx) error {
+		return postgres.NodeCertificateAdd(ctx, tx, cert.Serial, id, cert.NotAfter)
+	})
+	if err != nil {
+		return nodewire.EnrollResponse{}, err
+	}
+	return a.identity(id, cert), nil
+}
+
+// NodeCertificateValid refuses a certificate that was revoked, or that we never
+// issued to the node.
+func (a *App) NodeCertificateValid(ctx context.Context, id cloud.NodeID, serial string) error {
+	var live bool
+	err := a.db.InNode(ctx, id, func(tx *postgres.Tx) (err error) {
+		live, err = postgres.NodeCertificateLive(ctx, tx, serial, id)
+		return err
+	})
+	if err == nil && !live {
+		return cloud.E(cloud.KindUnauthenticated, "certificate_revoked", "the node's certificate was revoked, or the node was removed")
+	}
+	return err
+}
+
+// NodeReport keeps what a node says, as tenon_node: row security lets it speak
+// of itself, its cards and what is placed on it. It frees nothing: the lifecycle
+// loop draws the conclusions.
+func (a *App) NodeReport(ctx context.Context, id cloud.NodeID, r nodewire.Report) (nodewire.ReportAnswer, error) {
+	news, seen := 0, postgres.NodeSeen{}
+	row, err := nodeNews(r)
+	if err != nil {
+		return nodewire.ReportAnswer{}, err
+	}
+	var cloudState postgres.CloudState
+	err = a.db.InNode(ctx, id, func(tx *postgres.Tx) (err error) {
+		if seen, err = postgres.NodeReported(ctx, tx, id, row); err != nil {
+			return notFound(err, "node", id.String())
+		}
+		if cloudState, err = postgres.CloudGet(ctx, tx); err != nil {
+			return err
+		}
+		if news, err = postgres.ObservationPut(ctx, tx, id, observations(r)); err != nil {
+			return err
+		}
+		if news > 0 || seen.State != cloud.NodeReady {
+			tx.Wake(postgres.TopicLifecycle)
+		}
+		return nil
+	})
+	if err != nil {
+		return nodewire.ReportAnswer{}, err
+	}
+	// Cards apart: one that the database refuses must not silence the instances.
+	cards, err := gpus(r)
+	if err == nil {
+		err = a.db.InNode(ctx, id, func(tx *postgres.Tx) error {
+			changed, err := postgres.GPUsReported(ctx, tx, id, cards, r.ProbeOK)
+			if changed {
+				tx.Wake(postgres.TopicSchedule)
+				tx.Wake(postgres.TopicLifecycle)
+			}
+			return err
+		})
+	}
+	if err != nil {
+		a.log.WarnContext(ctx, "a node's cards could not be kept as reported", "node", id, "error", err)
+	}
+	held := nodewire.Version{Era: r.Era, Generation: r.Generation}
+	return nodewire.ReportAnswer{
+		Sequence: r.Sequence, NextSeconds: reportSeconds,
+		WantsAssignment: nodewire.Version{Era: cloudState.Era, Generation: seen.Generation}.Newer(held),
+	}, nil
+}
+
+func nodeNews(r nodewire.Report) (postgres.NodeNews, error) {
+	drivers, err := json.Marshal(orEmptyMap(r.Drivers))
+	if err != nil {
+		return postgres.NodeNews{}, err
+	}
+	if len(r.Orphans) > orphansKept {
+		r.Orphans = r.Orphans[:orphansKept]
+	}
+	orphans := []byte("[]")
+	if len(r.Orphans) > 0 {
+		if orphans, err = json.Marshal(r.Orphans); err != nil {
+			return postgres.NodeNews{}, err
+		}
+	}
+	out := postgres.NodeNews{VCPU: r.VCPU, MemoryMiB: r.MemoryMiB, AgentVersion: cut(r.Agent, 100), BootID: cut(r.BootID, 100),
+		Drivers: drivers, Orphans: orphans, AckGeneration: r.Generation}
+	if era, err := uuid.Parse(r.Era); err == nil {
+		out.AckEra = &era
+	}
+	if r.VCPU < 0 || r.MemoryMiB < 0 || r.Generation < 0 {
+		return out, cloud.Invalid(cloud.Field{Location: "body", Message: "an amount is negative"})
+	}
+	return out, nil
+}
+
+func orEmptyMap(m map[string]string) map[string]string {
+	if m == nil {
+		return map[string]string{}
+	}
+	return m
+}
+
+// cut bounds a text that a node wrote.
+func cut(s string, n int) string {
+	if len(s) > n {
+		s = s[len(s)-n:]
+	}
+	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "�")
+}
+
+func observations(r nodewire.Report) []postgres.Observation {
+	out := make([]postgres.Observation, 0, len(r.Instances))
+	for _, i := range r.Instances {
+		o := postgres.Observation{Epoch: i.Epoch, Generation: i.Generation, State: i.State, Reason: cut(i.Reason, 100), Message: cut(i.Message, messageBytes),
+			ExitCode: i.ExitCode, LastLines: cut(i.LastLines, lastLinesBytes), Address: cut(i.Address, 100),
+			StateFor: seconds(i.StateForSeconds), RanFor: seconds(i.RanForSeconds)}
+		if i.Progress != nil {
+			p := min(max(*i.Progress, 0), 100)
+			o.Progress = &p
+		}
+		if !guestState(i.State) || o.InstanceID.UnmarshalText([]byte(i.ID)) != nil {
+			continue // not a word or an id of ours: there is nothing to conclude
+		}
+		out = append(out, o)
+	}
+	return out
+}
+
+func guestState(s string) bool {
+	switch s {
+	case nodewire.GuestPending, nodewire.GuestPulling, nodewire.GuestStarting, nodewire.GuestRunning, nodewire.GuestStopping,
+		nodewire.GuestStopped, nodewire.GuestFailed, nodewire.GuestGone:
+		return true
+	}
+	return false
+}
+
+// seconds bounds a duration that a node measured.
+func seconds(s float64) time.Duration {
+	const year = 366 * 24 * 3600
+	if !(s > 0) { // also not a number
+		return 0
+	}
+	return time.Duration(min(s, 10*year) * float64(time.Second))
+}
+
+func gpus(r nodewire.Report) ([]cloud.GPU, error) {
+	out := make([]cloud.GPU, len(r.GPUs))
+	for i, g := range r.GPUs {
+		switch cloud.GPUState(g.State) {
+		case cloud.GPUReady, cloud.GPUCleaning, cloud.GPUQuarantined, cloud.GPUUnhealthy, cloud.GPUMissing, cloud.GPUUnknown:
+		default:
+			return nil, cloud.Invalid(cloud.Field{Location: "body.gpus", Message: "not a state of a card", Value: g.State})
+		}
+		out[i] = cloud.GPU{UUID: g.UUID, PCIAddress: g.PCIAddress, Index: g.Index, Model: g.Model, Geometry: g.Geometry, Mode: cloud.GPUMode(g.Mode),
+			State: cloud.GPUState(g.State), Reason: cut(g.Reason, messageBytes), MemoryMiB: g.MemoryMiB, NUMANode: g.NUMANode, NVLink: g.NVLink, Simulated: g.Simulated}
+	}
+	return out, nil
+}
+
+// NodeAssignment is the whole of what a node must make so, as of one moment.
+func (a *App) NodeAssignment(ctx context.Context, id cloud.NodeID) (nodewire.Assignment, error) {
+	var got postgres.Assignment
+	err := a.db.InNode(ctx, id, func(tx *postgres.Tx) (err error) {
+		got, err = postgres.AssignmentGet(ctx, tx, id)
+		return notFound(err, "node", id.String())
+	})
+	if err != nil {
+		return nodewire.Assignment{}, err
+	}
+	out := nodewire.Assignment{
+		Version: nodewire.Version{Era: got.Cloud.Era, Generation: got.Generation},
+		NodeID:  id.String(), CloudID: got.Cloud.CloudID, Instances: make([]nodewire.Instance, len(got.Instances)),
+	}
+	devices := map[cloud.InstanceID][]nodewire.Device{}
+	for _, d := range got.Devices {
+		devices[d.InstanceID] = append(devices[d.InstanceID], nodewire.Device{GPUUUID: d.GPUUUID, Mode: d.Mode, Profile: d.Profile, SlotStart: d.SlotStart, SlotEnd: d.SlotEnd})
+	}
+	for i, x := range got.Instances {
+		out.Instances[i] = nodewire.Instance{
+			ID: x.ID.String(), Epoch: x.Epoch, Generation: x.Generation, OrgID: x.OrgID.String(), Kind: string(x.Kind), Name: x.Name,
+			Desired: desired(x), Image: nodewire.Image{Ref: x.ImageRef, Digest: x.Digest, Embedded: x.Embedded},
+			Command: x.Command, Env: x.Env, VCPU: x.VCPU, MemoryMiB: x.MemoryMiB, DiskMiB: x.DiskMiB,
+			PidsMax: pidsMax, StopGraceSeconds: stopGraceSeconds, Devices: devices[x.ID],
+		}
+	}
+	return out, nil
+}
+
+// desired is what a node must make of a placement: what its state on the way
+// says, which intents and deadlines have already moved.
+func desired(x postgres.Assigned) string {
+	switch {
+	case x.State == cloud.StateDeleting || x.Desired == cloud.DesiredDeleted:
+		return nodewire.DesiredGone
+	case x.State == cloud.StateStopping || x.Desired == cloud.DesiredStopped:
+		return nodewire.DesiredStopped
+	}
+	return nodewire.DesiredRunning
+}
+
+// NodeAck notes which assignment a node answered that it holds.
+func (a *App) NodeAck(ctx context.Context, id cloud.NodeID, held nodewire.Version) error {
+	era, err := uuid.Parse(held.Era)
+	if err != nil {
+		return cloud.Invalid(cloud.Field{Location: "body.era", Message: "not an era", Value: held.Era})
+	}
+	return a.db.InNode(ctx, id, func(tx *postgres.Tx) error { return postgres.NodeAck(ctx, tx, id, era, held.Generation) })
+}
+
+// NodeMayPull lets a node at the images of its own assignment.
+func (a *App) NodeMayPull(ctx context.Context, id cloud.NodeID, repository string) error {
+	var has bool
+	err := a.db.InNode(ctx, id, func(tx *postgres.Tx) (err error) {
+		has, err = postgres.NodeHasImage(ctx, tx, id, repository)
+		return err
+	})
+	if err == nil && !has {
+		return cloud.NotFound("repository", repository)
+	}
+	return err
+}

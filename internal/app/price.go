@@ -1,0 +1,102 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"github.com/tenon-cloud/tenon/internal/authz"
+	"github.com/tenon-cloud/tenon/internal/billing"
+	"github.com/tenon-cloud/tenon/internal/cloud"
+	"github.com/tenon-cloud/tenon/internal/postgres"
+)
+
+const currency = "USD"
+
+// tariff is the price list as billing reads it, and the moment it is read for.
+type tariff struct {
+	prices []billing.Price
+	at     time.Time
+}
+
+func tariffAt(rows []postgres.Price, at time.Time) tariff { return tariff{billingPrices(rows), at} }
+
+func billingPrices(rows []postgres.Price) []billing.Price {
+	out := make([]billing.Price, len(rows))
+	for i, p := range rows {
+		out[i] = billing.Price{SKU: p.SKU, MicrosPerHour: p.MicrosPerHour, StartsAt: p.StartsAt}
+	}
+	return out
+}
+
+// rate is what a shape costs per hour; priced is false when part of it has no
+// price.
+func (t tariff) rate(s cloud.Shape) (micros int64, priced bool) {
+	micros, missing := billing.HourlyMicros(s, t.prices, t.at)
+	return micros, len(missing) == 0
+}
+
+// PriceList lists every version.
+func (a *App) PriceList(ctx context.Context, c Call) ([]Price, error) {
+	if err := may(c, authz.PriceList, c.Actor.OrgID); err != nil {
+		return nil, err
+	}
+	var rows []postgres.Price
+	err := a.db.InAPI(ctx, postgres.ScopeOf(c.Actor), func(tx *postgres.Tx) (err error) {
+		rows, err = postgres.PriceList(ctx, tx)
+		return err
+	})
+	now := a.now()
+	out := make([]Price, len(rows))
+	for i, p := range rows {
+		out[i] = priceOf(p)
+		out[i].Current = !p.StartsAt.After(now) && (i+1 == len(rows) || rows[i+1].SKU != p.SKU || rows[i+1].StartsAt.After(now))
+	}
+	return out, err
+}
+
+func priceOf(p postgres.Price) Price {
+	name, unit := billing.Describe(p.SKU)
+	return Price{ID: p.ID, SKU: p.SKU, Name: name, Unit: unit, Currency: p.Currency, MicrosPerHour: p.MicrosPerHour, StartsAt: p.StartsAt}
+}
+
+// PriceCreate adds a version that starts in the future. What has started never
+// changes, so that a bill can always be made again.
+func (a *App) PriceCreate(ctx context.Context, c Call, in PriceInput) (Price, error) {
+	if err := may(c, authz.PriceCreate, c.Actor.OrgID); err != nil {
+		return Price{}, err
+	}
+	var fields []cloud.Field
+	if err := billing.ParseSKU(in.SKU); err != nil {
+		fields = append(fields, cloud.Field{Location: "body.sku", Message: err.Error(), Value: in.SKU})
+	}
+	if in.Currency != "" && in.Currency != currency {
+		fields = append(fields, cloud.Field{Location: "body.currency", Message: "prices are in " + currency, Value: in.Currency})
+	}
+	if in.MicrosPerHour < 0 || in.MicrosPerHour > 1_000_000_000_000 {
+		fields = append(fields, cloud.Field{Location: "body.micros_per_hour", Message: "zero to 1,000,000,000,000", Value: in.MicrosPerHour})
+	}
+	if !in.StartsAt.After(a.now()) {
+		fields = append(fields, cloud.Field{Location: "body.starts_at", Message: "must be in the future: what has started never changes", Value: in.StartsAt})
+	}
+	if len(fields) > 0 {
+		return Price{}, cloud.Invalid(fields...)
+	}
+	return once(ctx, a, c, "price.create", in, func(keep func(*postgres.Tx, Price) error) (Price, error) {
+		p := postgres.Price{ID: cloud.PriceID{}.New(), SKU: in.SKU, Currency: currency, MicrosPerHour: in.MicrosPerHour, StartsAt: in.StartsAt}
+		out := priceOf(p)
+		err := a.inPlatform(ctx, c, authz.PriceCreate, func(tx *postgres.Tx) error {
+			if err := postgres.PriceAdd(ctx, tx, p); err != nil {
+				if postgres.Constraint(err) == "price_sku_starts_at_key" {
+					return cloud.E(cloud.KindConflict, "price_exists", "%s has a price from %s already", in.SKU, in.StartsAt.UTC().Format(time.RFC3339))
+				}
+				return err
+			}
+			err := audit(ctx, tx, c, cloud.OrgID{}, authz.PriceCreate, p.ID.String(), map[string]any{"sku": p.SKU, "micros_per_hour": p.MicrosPerHour, "starts_at": p.StartsAt})
+			if err != nil {
+				return err
+			}
+			return keep(tx, out)
+		})
+		return out, err
+	})
+}

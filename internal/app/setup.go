@@ -1,0 +1,175 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tenon-cloud/tenon/internal/authn"
+	"github.com/tenon-cloud/tenon/internal/billing"
+	"github.com/tenon-cloud/tenon/internal/cloud"
+	"github.com/tenon-cloud/tenon/internal/gpu"
+	"github.com/tenon-cloud/tenon/internal/postgres"
+)
+
+const defaultName = "default"
+
+// firstFlavors are what a new cloud offers: shapes that its local board (two
+// H100, one of them cut, and a cut A100) can take, with little vCPU and memory,
+// since the local node is small.
+func firstFlavors() []cloud.Flavor {
+	slice := func(model, profile string) cloud.Shape {
+		return cloud.Shape{GPUCount: 1, GPUModel: model, GPUMode: cloud.ModeMIG, GPUProfile: profile, VCPU: 1, MemoryMiB: 512, DiskMiB: 2048}
+	}
+	whole := func(model string) cloud.Shape {
+		return cloud.Shape{GPUCount: 1, GPUModel: model, GPUMode: cloud.ModeWhole, GPUProfile: gpu.Whole, VCPU: 2, MemoryMiB: 1024, DiskMiB: 4096}
+	}
+	return []cloud.Flavor{
+		{Name: "cpu-small", Description: "1 vCPU and 512 MiB, no GPU", Shape: cloud.Shape{VCPU: 1, MemoryMiB: 512, DiskMiB: 2048}},
+		{Name: "cpu-medium", Description: "2 vCPU and 1 GiB, no GPU", Shape: cloud.Shape{VCPU: 2, MemoryMiB: 1024, DiskMiB: 4096}},
+		{Name: "h100-1g-10gb", Description: "An eighth of an H100's memory", Shape: slice("h100-80gb", "1g")},
+		{Name: "h100-1g-20gb", Description: "One compute slice of an H100 with a quarter of its memory", Shape: slice("h100-80gb", "1g2")},
+		{Name: "h100-2g-20gb", Description: "A quarter of an H100's memory", Shape: slice("h100-80gb", "2g")},
+		{Name: "h100-3g-40gb", Description: "Half of an H100's memory", Shape: slice("h100-80gb", "3g")},
+		{Name: "h100-4g-40gb", Description: "Half of an H100's memory, four of its seven compute slices", Shape: slice("h100-80gb", "4g")},
+		{Name: "h100-7g-80gb", Description: "All of a cut H100", Shape: slice("h100-80gb", "7g")},
+		{Name: "h100-1x", Description: "A whole H100", Shape: whole("h100-80gb")},
+		{Name: "a100-1g-10gb", Description: "An eighth of an A100's memory", Shape: slice("a100-80gb", "1g")},
+		{Name: "a100-2g-20gb", Description: "A quarter of an A100's memory", Shape: slice("a100-80gb", "2g")},
+		{Name: "a100-3g-40gb", Description: "Half of an A100's memory", Shape: slice("a100-80gb", "3g")},
+	}
+}
+
+// Setup makes what a new cloud needs: an organisation and a project named
+// default, the pool, the flavors, the price list and an administrator, who owns
+// the organisation and operates the platform. At a later start it adds nothing
+// that is there, and what was taken away stays away.
+func (a *App) Setup(ctx context.Context, in SetupInput) (SetupResult, error) {
+	email := strings.ToLower(strings.TrimSpace(in.AdminEmail))
+	out, done, err := a.setUp(ctx, email)
+	if done || err != nil {
+		return out, err
+	}
+	if why := authn.PasswordProblem(in.AdminPassword); why != "" {
+		return out, cloud.Invalid(cloud.Field{Location: "password", Message: why})
+	}
+	hash, err := a.passwords.Hash(ctx, in.AdminPassword)
+	if err != nil {
+		return out, err
+	}
+	err = a.db.InSystem(ctx, func(tx *postgres.Tx) error {
+		now, err := postgres.Now(ctx, tx)
+		if err != nil {
+			return err
+		}
+		out = SetupResult{AdminCreated: true, OrgID: cloud.OrgID{}.New(), ProjectID: cloud.ProjectID{}.New(), UserID: cloud.UserID{}.New()}
+		steps := []func() error{
+			func() error {
+				return postgres.OrgAdd(ctx, tx, cloud.Org{ID: out.OrgID, Name: defaultName, DisplayName: "Default", CreatedAt: now})
+			},
+			func() error {
+				p := cloud.Project{ID: out.ProjectID, OrgID: out.OrgID, Name: defaultName, DisplayName: "Default", CreatedAt: now}
+				return postgres.ProjectAdd(ctx, tx, p, projectLimits())
+			},
+			func() error { return postgres.UserAdd(ctx, tx, out.UserID, email, in.AdminName, hash) },
+			func() error { return postgres.UserMakeOperator(ctx, tx, out.UserID) },
+			func() error { return postgres.MemberAdd(ctx, tx, out.OrgID, out.UserID, cloud.RoleOwner, now) },
+			func() error {
+				return postgres.PoolAdd(ctx, tx, cloud.Pool{ID: cloud.PoolID{}.New(), Name: defaultName})
+			},
+			func() error { return firstOffers(ctx, tx, now) },
+			func() error {
+				return postgres.AuditAdd(ctx, tx, postgres.Audit{Actor: cloud.Actor{UserID: out.UserID}, Action: "cloud.setup", Resource: out.OrgID.String()})
+			},
+		}
+		for _, step := range steps {
+			if err := step(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if postgres.Constraint(err) == "organisation_name_key" { // another process was first
+		out, _, err = a.setUp(ctx, email)
+	}
+	return out, err
+}
+
+func firstOffers(ctx context.Context, tx *postgres.Tx, now time.Time) error {
+	for _, f := range firstFlavors() {
+		f.ID, f.CreatedAt = cloud.FlavorID{}.New(), now
+		if err := postgres.FlavorAdd(ctx, tx, f); err != nil {
+			return err
+		}
+	}
+	for _, p := range billing.FirstPrices(now) {
+		row := postgres.Price{ID: cloud.PriceID{}.New(), SKU: p.SKU, Currency: currency, MicrosPerHour: p.MicrosPerHour, StartsAt: p.StartsAt}
+		if err := postgres.PriceAdd(ctx, tx, row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setUp looks whether it is done.
+func (a *App) setUp(ctx context.Context, email string) (out SetupResult, done bool, err error) {
+	err = a.db.InSystem(ctx, func(tx *postgres.Tx) error {
+		name := defaultName
+		o, err := postgres.OrgGet(ctx, tx, postgres.Ref{Name: &name})
+		if postgres.Missing(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		done, out.OrgID = true, o.ID
+		p, err := postgres.ProjectGet(ctx, tx, o.ID, postgres.Ref{Name: &name})
+		if err != nil && !postgres.Missing(err) {
+			return err
+		}
+		out.ProjectID = p.ID
+		u, err := postgres.UserByEmail(ctx, tx, email)
+		if err != nil && !postgres.Missing(err) {
+			return err
+		}
+		out.UserID = u.ID
+		return nil
+	})
+	return out, done, err
+}
+
+// SetupToken replaces a user's token of a name with a fresh one, for the scripts
+// on this machine.
+func (a *App) SetupToken(ctx context.Context, email, name string, validFor time.Duration) (string, error) {
+	defer a.seen.forget()
+	secret := authn.SecretNew(authn.PrefixAPI)
+	err := a.db.InSystem(ctx, func(tx *postgres.Tx) error {
+		u, err := postgres.UserByEmail(ctx, tx, strings.ToLower(email))
+		if err != nil {
+			return fmt.Errorf("find the token's owner: %w", err)
+		}
+		orgs, err := postgres.MembershipList(ctx, tx, u.ID)
+		if err != nil {
+			return err
+		}
+		if len(orgs) == 0 {
+			return fmt.Errorf("make a token for %s: a member of no organisation", email)
+		}
+		now, err := postgres.Now(ctx, tx)
+		if err != nil {
+			return err
+		}
+		org := orgs[0].OrgID
+		if _, err := postgres.TokenRevoke(ctx, tx, org, u.ID, postgres.Ref{Name: &name}, now); err != nil && !postgres.Missing(err) {
+			return err
+		}
+		until := now.Add(validFor)
+		t := cloud.Token{ID: cloud.TokenID{}.New(), OrgID: org, UserID: u.ID, Name: name, Hint: authn.SecretHint(authn.PrefixAPI, secret), CreatedAt: now, ExpiresAt: &until}
+		if err := postgres.TokenAdd(ctx, tx, t, authn.SecretHash(secret)); err != nil {
+			return err
+		}
+		return postgres.AuditAdd(ctx, tx, postgres.Audit{Actor: cloud.Actor{UserID: u.ID}, Org: org, Action: "token.create", Resource: t.ID.String(), Detail: map[string]any{"name": name}})
+	})
+	return secret, err
+}
