@@ -12,7 +12,7 @@ import (
 // prune takes away clouds whose state folder is gone or has become another cloud
 // (`rm -rf`, `git clean -xfd`): their processes, mounts and far folders. A
 // cloud whose folder still names it is never touched, running or not.
-func prune(roots Roots, note func(format string, args ...any)) {
+func prune(roots Roots, agent string, note func(format string, args ...any)) {
 	seen := map[string]Layout{}
 	for _, pattern := range []string{filepath.Join(roots.Run, "tenon-*"), filepath.Join(roots.Lib, "*")} {
 		folders, _ := filepath.Glob(pattern)
@@ -26,7 +26,7 @@ func prune(roots Roots, note func(format string, args ...any)) {
 	}
 	for _, l := range seen {
 		note("Cleaning up after cloud %s, whose folder %s is gone.", l.ID, l.State)
-		if err := l.remove(); err != nil {
+		if err := l.remove(agent); err != nil {
 			note("That is not complete: %v", err)
 		}
 	}
@@ -43,9 +43,9 @@ func abandoned(id Identity) bool {
 
 // remove stops what is left of a cloud and deletes what it keeps outside its
 // state folder.
-func (l Layout) remove() error {
+func (l Layout) remove(agent string) error {
 	stopByPidFiles(l.Run)
-	if err := sweep(l); err != nil {
+	if err := takeAway(l, agent); err != nil {
 		return err
 	}
 	for _, folder := range []string{l.Run, l.Far} {
@@ -72,11 +72,11 @@ func stopByPidFiles(run string) {
 }
 
 // Clean stops a folder's cloud, whoever runs it, and deletes all of it.
-func Clean(state string, roots Roots, note func(format string, args ...any)) error {
+func Clean(state string, roots Roots, agent string, note func(format string, args ...any)) error {
 	id, err := readIdentity(state)
 	if err != nil {
 		if os.IsNotExist(err) {
-			prune(roots, note)
+			prune(roots, agent, note)
 			return os.RemoveAll(state)
 		}
 		// A damaged identity can't be stopped by name; what it left is pruned
@@ -89,14 +89,14 @@ func Clean(state string, roots Roots, note func(format string, args ...any)) err
 			return err
 		}
 		l := Layout{Identity: id, Run: filepath.Join(roots.Run, "tenon-"+id.ID), Far: filepath.Join(roots.Lib, id.ID)}
-		if err := l.remove(); err != nil {
+		if err := l.remove(agent); err != nil {
 			return err
 		}
 	}
 	if err := os.RemoveAll(state); err != nil {
 		return err
 	}
-	prune(roots, note)
+	prune(roots, agent, note)
 	return nil
 }
 

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
-	"time"
 )
 
 // Supervisor holds one cloud while it runs.
@@ -19,14 +19,16 @@ type Supervisor struct {
 	roots    Roots
 	lock     *Lock
 	children []*child
+	agent    string        // the agent's program; empty: there are no guests
 	hurry    chan struct{} // closed by the second interrupt
 	hurried  sync.Once
+	closed   chan struct{}
 	rotating context.CancelFunc
 }
 
 // Open takes the state folder, cleans up after clouds that are no more, and
 // chooses places and ports. It starts nothing.
-func Open(state string, roots Roots, console *Console) (*Supervisor, error) {
+func Open(state string, roots Roots, agent string, console *Console) (*Supervisor, error) {
 	state, err := filepath.Abs(state)
 	if err != nil {
 		return nil, fmt.Errorf("find state folder: %w", err)
@@ -38,7 +40,7 @@ func Open(state string, roots Roots, console *Console) (*Supervisor, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Supervisor{Console: console, roots: roots, lock: lock, hurry: make(chan struct{})}
+	s := &Supervisor{Console: console, roots: roots, agent: agent, lock: lock, hurry: make(chan struct{}), closed: make(chan struct{})}
 	if err := s.open(state); err != nil {
 		lock.Release()
 		return nil, err
@@ -47,7 +49,7 @@ func Open(state string, roots Roots, console *Console) (*Supervisor, error) {
 }
 
 func (s *Supervisor) open(state string) error {
-	prune(s.roots, s.Console.Say)
+	prune(s.roots, s.agent, s.Console.Say)
 	pg, err := findPostgres()
 	if err != nil {
 		return err
@@ -120,13 +122,14 @@ func (s *Supervisor) Hurry() { s.hurried.Do(func() { close(s.hurry) }) }
 // Close stops everything of this cloud, the last started first, takes away
 // what it made on the host, and lets go of the state folder.
 func (s *Supervisor) Close() error {
+	defer close(s.closed)
 	if s.rotating != nil {
 		s.rotating()
 	}
 	for i := len(s.children) - 1; i >= 0; i-- {
 		s.children[i].stop(s.hurry)
 	}
-	err := sweep(s.Layout)
+	err := takeAway(s.Layout, s.agent)
 	if err == nil {
 		err = os.RemoveAll(s.Run)
 	}
@@ -134,21 +137,24 @@ func (s *Supervisor) Close() error {
 	return err
 }
 
-// within gives a readiness check a short time limit of its own.
-func within(d time.Duration, check func(context.Context) error) func(context.Context) error {
-	return func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, d)
-		defer cancel()
-		return check(ctx)
+// takeAway removes a stopped cloud's guests and all else it made on the host:
+// by the agent's own knowledge, and then by looking for its id.
+func takeAway(l Layout, agent string) error {
+	purgeErr := purgeGuests(context.Background(), l, agent)
+	if err := sweep(l); err != nil {
+		return errors.Join(purgeErr, err)
 	}
+	return purgeErr
 }
 
-// fileExists is the readiness check of what answers on a socket.
-func fileExists(path string) func(context.Context) error {
-	return func(context.Context) error {
-		if _, err := os.Stat(path); err != nil {
-			return errors.New("its socket is not there yet")
+// answersOn is the readiness check of what listens on a socket.
+func answersOn(path string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		var d net.Dialer
+		conn, err := d.DialContext(ctx, "unix", path)
+		if err != nil {
+			return fmt.Errorf("it does not answer: %w", err)
 		}
-		return nil
+		return conn.Close()
 	}
 }

@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 func superviseForTest(dir string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	s, err := Open(filepath.Join(dir, "checkout", "var"), rootsIn(dir), NewConsole(os.Stdout))
+	s, err := Open(filepath.Join(dir, "checkout", "var"), rootsIn(dir), "", NewConsole(os.Stdout))
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func newTestCloud(t *testing.T) testCloud {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := Clean(filepath.Join(dir, "checkout", "var"), rootsIn(dir), t.Logf); err != nil {
+		if err := Clean(filepath.Join(dir, "checkout", "var"), rootsIn(dir), "", t.Logf); err != nil {
 			t.Errorf("clean: %v", err)
 		}
 		_ = os.RemoveAll(dir)
@@ -257,7 +257,7 @@ func TestTwoSupervisorsOfOneFolderDoNotFight(t *testing.T) {
 	t.Parallel()
 	c := newTestCloud(t)
 	sup := c.supervise()
-	_, err := Open(filepath.Join(c.dir, "checkout", "var"), rootsIn(c.dir), NewConsole(os.Stdout))
+	_, err := Open(filepath.Join(c.dir, "checkout", "var"), rootsIn(c.dir), "", NewConsole(os.Stdout))
 	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("process %d", sup.Process.Pid)) {
 		t.Errorf("the second says %v, want the first's process number %d", err, sup.Process.Pid)
 	}

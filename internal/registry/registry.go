@@ -2,7 +2,8 @@
 // handlers of distribution v3 over a folder on disk, behind an authoriser that
 // the caller supplies. It knows no tokens, tenants or SQL.
 //
-// Imports: distribution v3 and the standard library.
+// Imports: distribution v3, go-containerregistry (to ask other registries) and
+// the standard library.
 package registry
 
 import (
@@ -48,6 +49,16 @@ type Credential struct {
 // its credential is good.
 type Authoriser func(ctx context.Context, credential Credential, repository string, actions []string) error
 
+// AllowPull lets anyone read: for callers inside the process.
+func AllowPull(_ context.Context, _ Credential, _ string, actions []string) error {
+	for _, a := range actions {
+		if a != ActionPull {
+			return ErrForbidden
+		}
+	}
+	return nil
+}
+
 // Config is how a registry is made.
 type Config struct {
 	Folder    string // where blobs and manifests lie; made when missing
@@ -56,7 +67,10 @@ type Config struct {
 }
 
 // Handler serves the registry protocol under /v2/.
-type Handler struct{ app *handlers.App }
+type Handler struct {
+	app    *handlers.App
+	folder string
+}
 
 // New opens the folder and builds the handler.
 func New(ctx context.Context, c Config) (*Handler, error) {
@@ -87,7 +101,7 @@ func New(ctx context.Context, c Config) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Handler{app: app}, nil
+	return &Handler{app: app, folder: c.Folder}, nil
 }
 
 // build turns the library's panics on a bad configuration into an error.
