@@ -2,6 +2,7 @@
 //
 //	tenon-agent [run] [flags]   take assignments and make this node so
 //	tenon-agent purge [flags]   end and remove everything that this cloud runs here
+//	tenon-agent containerd-config [flags]   print the configuration of this node's containerd
 //	tenon-agent version
 package main
 
@@ -35,19 +36,24 @@ func main() {
 	switch command {
 	case "version":
 		fmt.Println("tenon-agent", version)
-	case "run", "purge":
+	case "run", "purge", "containerd-config":
 		cfg, err := readConfig(args, os.Getenv)
 		if errors.Is(err, flag.ErrHelp) {
 			return
 		}
-		if err == nil && command == "purge" {
-			err = purge(ctx, cfg)
-		} else if err == nil {
-			err = run(ctx, cfg)
+		if err != nil {
+			exit(err)
 		}
-		exit(err)
+		switch command {
+		case "containerd-config":
+			fmt.Print(containerd.DaemonConfig(cfg.engineDir, cfg.runDir))
+			exit(nil)
+		case "purge":
+			exit(purge(ctx, cfg))
+		}
+		exit(run(ctx, cfg))
 	default:
-		exit(fmt.Errorf("there is no command %q; there are run, purge and version", command))
+		exit(fmt.Errorf("there is no command %q; there are run, purge, containerd-config and version", command))
 	}
 }
 
