@@ -37,7 +37,7 @@ func (a *Agent) Assign(next nodewire.Assignment) (nodewire.Version, error) {
 		for _, inst := range next.Instances {
 			s.Records[inst.ID] = admit(s.Records, inst)
 		}
-		s.Assignment = &next
+		s.assign(&next)
 		return nil
 	})
 	held := a.ledger.snapshot().version()

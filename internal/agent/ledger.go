@@ -31,6 +31,8 @@ type Store interface {
 type state struct {
 	Assignment *nodewire.Assignment `json:"assignment,omitempty"`
 	Records    map[string]record    `json:"records"`
+
+	byID map[string]*nodewire.Instance // of Assignment
 }
 
 // record is what the node may hold of one instance. It is made with the
@@ -58,16 +60,17 @@ type ending struct {
 	Done          bool      `json:"done"` // process and devices are proven gone
 }
 
-func (s *state) want(id string) *nodewire.Instance {
-	if s.Assignment == nil {
-		return nil
+func (s *state) want(id string) *nodewire.Instance { return s.byID[id] }
+
+// assign sets the assignment and its index.
+func (s *state) assign(as *nodewire.Assignment) {
+	s.Assignment, s.byID = as, map[string]*nodewire.Instance{}
+	if as == nil {
+		return
 	}
-	for i := range s.Assignment.Instances {
-		if s.Assignment.Instances[i].ID == id {
-			return &s.Assignment.Instances[i]
-		}
+	for i := range as.Instances {
+		s.byID[as.Instances[i].ID] = &as.Instances[i]
 	}
-	return nil
 }
 
 func (s *state) version() nodewire.Version {
@@ -137,6 +140,7 @@ func decodeLedger(raw []byte, s *state) error {
 	if s.Records == nil {
 		s.Records = map[string]record{}
 	}
+	s.assign(s.Assignment)
 	return nil
 }
 
@@ -164,7 +168,7 @@ func (l *ledger) update(apply func(*state) error) error {
 
 	next := l.snapshot()
 	for _, c := range batch {
-		trial := &state{Assignment: next.Assignment, Records: maps.Clone(next.Records)}
+		trial := &state{Assignment: next.Assignment, byID: next.byID, Records: maps.Clone(next.Records)}
 		if c.err = c.apply(trial); c.err == nil {
 			next = trial
 		}

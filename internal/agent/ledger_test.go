@@ -26,7 +26,7 @@ func TestLedgerSurvivesAndIsPrivate(t *testing.T) {
 	}
 	as := assignment("e1", 1, nodewire.Instance{ID: "inst_1", Epoch: 3})
 	if err := l.update(func(s *state) error {
-		s.Assignment = &as
+		s.assign(&as)
 		s.Records["inst_1"] = record{Epoch: 3, Earlier: []int64{2}}
 		return nil
 	}); err != nil {

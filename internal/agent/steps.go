@@ -30,6 +30,7 @@ func (w *worker) make(ctx context.Context, v view) error {
 	dog := time.AfterFunc(w.a.t.StepTimeout, func() { cancel(context.DeadlineExceeded) })
 	defer dog.Stop()
 
+	began := time.Now()
 	spec := hypervisor.Spec{Instance: *v.want}
 	err := d.Prepare(ctx, spec, func(step, message string, percent int) {
 		dog.Reset(w.a.t.StepTimeout)
@@ -40,17 +41,21 @@ func (w *worker) make(ctx context.Context, v view) error {
 	}
 	w.change(func(p *published) { p.state, p.progress, p.message, p.reason = nodewire.GuestStarting, nil, "", "" })
 	dog.Reset(w.a.t.StepTimeout)
+	prepared := time.Now()
 	if len(v.want.Devices) > 0 {
 		if spec.CDIDevices, err = w.devices(ctx, v.want); err != nil {
 			return err
 		}
 	}
+	granted := time.Now()
 	g, err := d.Start(ctx, spec)
 	if err != nil {
 		return asFailure(ctx, err, nodewire.ReasonStart, "the instance could not be started")
 	}
 	if g.State == hypervisor.Running {
 		w.showRunning(&g, v.want)
+		w.log.Info("instance runs", "epoch", v.want.Epoch, "prepare_ms", prepared.Sub(began).Milliseconds(),
+			"devices_ms", granted.Sub(prepared).Milliseconds(), "start_ms", time.Since(granted).Milliseconds())
 	}
 	return nil
 }

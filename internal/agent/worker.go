@@ -82,14 +82,18 @@ func (w *worker) nudge() {
 	}
 }
 
-// poke interrupts a step whose intent is no longer the assignment's.
+// poke interrupts a step whose intent is no longer the assignment's, and wakes a
+// worker that rests on it.
 func (w *worker) poke(s *state) {
 	now := intentOf(s, w.id)
 	w.mu.Lock()
-	if w.cancel != nil && w.intent != now {
+	defer w.mu.Unlock()
+	if w.intent == now {
+		return
+	}
+	if w.cancel != nil {
 		w.cancel()
 	}
-	w.mu.Unlock()
 	w.nudge()
 }
 
@@ -99,16 +103,32 @@ func (w *worker) run(ctx context.Context) {
 		if forgotten && w.retire() {
 			return
 		}
-		if again == 0 {
-			continue
-		}
-		t := time.NewTimer(again)
+		w.rest(ctx, again)
+	}
+}
+
+// rest waits for a wake, or the time to try again. After a failure only a new
+// intent cuts the wait short: hints and the resync must not undo the back-off.
+func (w *worker) rest(ctx context.Context, d time.Duration) {
+	if d == 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	for {
 		select {
-		case <-w.wake:
 		case <-t.C:
+			return
 		case <-ctx.Done():
+			return
+		case <-w.wake:
+			w.mu.Lock()
+			failing, served := w.fails.count > 0, w.intent
+			w.mu.Unlock()
+			if !failing || intentOf(w.a.ledger.snapshot(), w.id) != served {
+				return
+			}
 		}
-		t.Stop()
 	}
 }
 
