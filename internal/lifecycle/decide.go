@@ -84,6 +84,9 @@ func (s *step) running(o postgres.Observation, now time.Time) {
 		if in.Reason == reasonNodeLost && now.Sub(o.ReceivedAt) < lateAfter {
 			s.found(o)
 		}
+		if in.Reason != reasonNodeLost && in.Message != "" && o.Generation >= in.Generation {
+			in.Message, s.changed = "", true // a restart is over
+		}
 		if in.Address != o.Address && o.Address != "" {
 			in.Address, s.changed = o.Address, true
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tenon-cloud/tenon/internal/cloud"
+	"github.com/tenon-cloud/tenon/internal/lifecycle"
 	"github.com/tenon-cloud/tenon/internal/looptest"
 	"github.com/tenon-cloud/tenon/internal/nodewire"
 	"github.com/tenon-cloud/tenon/internal/pgtest"
@@ -295,6 +296,25 @@ func TestNodesGoLateThenLostAndComeBack(t *testing.T) {
 		t.Errorf("it is still marked %s", got)
 	}
 	w.Check(t)
+}
+
+// newborn leads since this moment: it has listened to nobody yet.
+type newborn struct{ looptest.Leader }
+
+func (newborn) Since() time.Time { return time.Now() }
+
+func TestANewLeaderJudgesNobodyForSilenceItDidNotHear(t *testing.T) {
+	t.Parallel()
+	w := looptest.New(t)
+	w.Node(t, 16, 16384, "h100-80gb", cloud.ModeMIG, 1)
+	w.Exec(t, `UPDATE node SET last_seen_at = now() - interval '1 hour'`)
+	life := lifecycle.New(lifecycle.Config{DB: w.DB, Leader: newborn{looptest.Leader{DB: w.DB}}})
+	if err := life.Liveness(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := looptest.One[string](t, w, `SELECT state || (SELECT count(*) FROM alarm) FROM node`); got != "ready0" {
+		t.Errorf("after an hour without a control plane the node is %s, want ready and no alarm", got)
+	}
 }
 
 func TestCleanupDeletesOnlyWhatHasExpired(t *testing.T) {

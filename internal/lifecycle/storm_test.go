@@ -23,7 +23,7 @@ import (
 // at the end, the world is whole.
 func TestStorm(t *testing.T) {
 	t.Parallel()
-	const rounds = 6
+	const least, most, enough = 3, 10, 100 // rounds; instances
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	w := looptest.New(t)
@@ -33,7 +33,10 @@ func TestStorm(t *testing.T) {
 		looptest.NewMachine(w.Node(t, 12, 2048, "h100-80gb", cloud.ModeWhole, 2)),
 	}
 	book := &instances{}
-	for round := range rounds {
+	for round := range most {
+		if round >= least && len(book.list()) >= enough {
+			break
+		}
 		storm(t, w, machines, book, seed+uint64(round))
 		w.Check(t)
 		checkHeld(t, w, machines)
@@ -58,7 +61,12 @@ func TestStorm(t *testing.T) {
 		(SELECT count(*) FROM segment WHERE ended_at IS NULL), (SELECT count(*) FROM observation))`); got != "0 0 0 0" {
 		t.Errorf("left over: %s claims, quota, open segments, observations", got)
 	}
-	t.Log(looptest.One[string](t, w, `SELECT format('%s instances, %s placements, %s events, %s segments', count(*), sum(epoch), sum(event_seq), (SELECT count(*) FROM segment)) FROM instance`))
+	deadlocks := looptest.One[int](t, w, `SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`)
+	t.Log(looptest.One[string](t, w, `SELECT format('%s instances, %s placements, %s events, %s segments', count(*), sum(epoch), sum(event_seq), (SELECT count(*) FROM segment)) FROM instance`),
+		deadlocks, "deadlocks")
+	if deadlocks != 0 {
+		t.Errorf("%d deadlocks: the order of locks is broken somewhere", deadlocks)
+	}
 }
 
 // instances is what the storm has made, shared by its hands.
@@ -127,15 +135,17 @@ func storm(t *testing.T, w *looptest.World, machines []*looptest.Machine, book *
 			return m.Act(ctx)
 		})
 	}
-	hand(50, func(ctx context.Context, r *rand.Rand) error {
-		shapes := []cloud.Shape{looptest.Slices(1, "1g"), looptest.Slices(2, "2g"), looptest.Slices(1, "3g"), looptest.Slices(1, "1g+me"), looptest.Whole(1), looptest.Whole(2)}
-		id, err := w.Create(ctx, shapes[r.IntN(len(shapes))])
-		if err == nil {
-			book.add(id)
-		}
-		return err
-	})
-	hand(51, func(ctx context.Context, r *rand.Rand) error {
+	for n := range uint64(2) {
+		hand(50+n, func(ctx context.Context, r *rand.Rand) error {
+			shapes := []cloud.Shape{looptest.Slices(1, "1g"), looptest.Slices(2, "2g"), looptest.Slices(1, "3g"), looptest.Slices(1, "1g+me"), looptest.Whole(1), looptest.Whole(2)}
+			id, err := w.Create(ctx, shapes[r.IntN(len(shapes))])
+			if err == nil {
+				book.add(id)
+			}
+			return err
+		})
+	}
+	hand(60, func(ctx context.Context, r *rand.Rand) error {
 		ids := book.list()
 		if len(ids) == 0 {
 			return nil

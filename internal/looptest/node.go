@@ -40,9 +40,13 @@ func (n Node) Assignment(ctx context.Context) (out []Assigned, err error) {
 	return out, err
 }
 
-// Say reports, as the node's own role.
+// Say reports, as the node's own role and in the order of a report: first the
+// node, then its instances.
 func (n Node) Say(ctx context.Context, list ...postgres.Observation) error {
 	return n.w.DB.InNode(ctx, n.ID, func(tx *postgres.Tx) error {
+		if _, err := tx.Exec(ctx, `UPDATE node SET last_seen_at = now() WHERE id = $1`, n.ID); err != nil {
+			return err
+		}
 		news, err := postgres.ObservationPut(ctx, tx, n.ID, list)
 		if news > 0 {
 			tx.Wake(postgres.TopicLifecycle)

@@ -183,3 +183,20 @@ func TestWakesSurviveALostConnection(t *testing.T) {
 		}
 	})
 }
+
+// Marks without bound cost bounded memory: beyond a limit everybody is woken.
+func TestTooManyTopicsWakeEveryone(t *testing.T) {
+	t.Parallel()
+	d := pgtest.New(t)
+	other := another(t, d)
+	ready(t, d.DB, other)
+	ch, end := other.Wakes("unrelated")
+	defer end()
+	drain(ch)
+	topics := make([]string, 5000)
+	for i := range topics {
+		topics[i] = fmt.Sprintf("node:%d", i)
+	}
+	commit(t, d.DB, topics...)
+	woken(t, ch, 5*time.Second)
+}
