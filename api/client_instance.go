@@ -89,7 +89,7 @@ func (c *Client) InstanceDelete(ctx context.Context, project, instance string, o
 	return &out, c.do(ctx, http.MethodDelete, instancePath(project, instance), nil, nil, &out, opts...)
 }
 
-// InstanceEvents reads one page of its history, oldest first.
+// InstanceEvents reads one page of its history, newest first.
 func (c *Client) InstanceEvents(ctx context.Context, project, instance string, o PageOptions) (*Page[Event], error) {
 	var out Page[Event]
 	return &out, c.do(ctx, http.MethodGet, instancePath(project, instance)+"/events", o.query(), nil, &out)

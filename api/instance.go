@@ -77,20 +77,20 @@ type InstanceCreate struct {
 	Flavor  string            `json:"flavor" minLength:"1" maxLength:"255" doc:"Name or id of a flavor"`
 	Kind    string            `json:"kind,omitempty" enum:"container,vm,notebook" doc:"The image's kind when absent"`
 	Pool    string            `json:"pool,omitempty" maxLength:"63" doc:"Where it may run; simulated nodes get work only when their pool is named" example:"default"`
-	Command []string          `json:"command,omitempty" maxItems:"256" doc:"Replaces the image's entry point and command"`
-	Env     map[string]string `json:"env,omitempty" doc:"Environment; at most 128 variables, 64 KiB in all"`
-	Labels  map[string]string `json:"labels,omitempty" doc:"At most 64"`
+	Command []string          `json:"command,omitempty" maxItems:"64" doc:"Replaces the image's entry point and command"`
+	Env     map[string]string `json:"env,omitempty" doc:"Environment; at most 128 variables, 32 KiB in all"`
+	Labels  map[string]string `json:"labels,omitempty" doc:"At most 32"`
 	Wait    *bool             `json:"wait,omitempty" doc:"false: refuse with 507 instead of queueing when nothing is free now"`
 }
 
 // DryRun asks what a create would do.
 type DryRun struct {
 	Name    string            `json:"name,omitempty" maxLength:"63"`
-	Image   string            `json:"image,omitempty" maxLength:"255"`
+	Image   string            `json:"image" minLength:"1" maxLength:"255"`
 	Flavor  string            `json:"flavor" minLength:"1" maxLength:"255"`
 	Kind    string            `json:"kind,omitempty" enum:"container,vm,notebook"`
 	Pool    string            `json:"pool,omitempty" maxLength:"63"`
-	Command []string          `json:"command,omitempty" maxItems:"256"`
+	Command []string          `json:"command,omitempty" maxItems:"64"`
 	Env     map[string]string `json:"env,omitempty"`
 	Labels  map[string]string `json:"labels,omitempty"`
 	Wait    *bool             `json:"wait,omitempty"`

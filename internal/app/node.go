@@ -268,7 +268,7 @@ func gpus(r nodewire.Report) ([]cloud.GPU, error) {
 // NodeAssignment is the whole of what a node must make so, as of one moment.
 func (a *App) NodeAssignment(ctx context.Context, id cloud.NodeID) (nodewire.Assignment, error) {
 	var got postgres.Assignment
-	err := a.db.InNode(ctx, id, func(tx *postgres.Tx) (err error) {
+	err := a.db.InNodeSnapshot(ctx, id, func(tx *postgres.Tx) (err error) {
 		got, err = postgres.AssignmentGet(ctx, tx, id)
 		return notFound(err, "node", id.String())
 	})
@@ -312,7 +312,7 @@ func (a *App) NodeAck(ctx context.Context, id cloud.NodeID, held nodewire.Versio
 	if err != nil {
 		return cloud.Invalid(cloud.Field{Location: "body.era", Message: "not an era", Value: held.Era})
 	}
-	return a.db.InNode(ctx, id, func(tx *postgres.Tx) error { return postgres.NodeAck(ctx, tx, id, era, held.Generation) })
+	return a.db.InNodeSnapshot(ctx, id, func(tx *postgres.Tx) error { return postgres.NodeAck(ctx, tx, id, era, held.Generation) })
 }
 
 // NodeMayPull lets a node at the images of its own assignment.

@@ -91,7 +91,7 @@ func StartWith(t testing.TB, o Options) *Cloud {
 		t.Fatalf("cloudtest: %v", err)
 	}
 	var err error
-	if c.Keys, err = authn.KeysLoad(ctx, authn.MasterNew(), keyStore{c.DB.DB}, time.Now()); err != nil {
+	if c.Keys, err = authn.KeysLoad(ctx, authn.MasterNew(), app.KeyStore(c.DB.DB), time.Now()); err != nil {
 		t.Fatalf("cloudtest: keys: %v", err)
 	}
 	c.App = app.New(app.Config{DB: c.DB.DB, Keys: c.Keys, Resolve: resolve, Now: o.Now, Log: c.log})

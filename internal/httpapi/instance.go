@@ -31,7 +31,7 @@ func (s *server) instanceOperations() {
 	register(s, operation{method: "POST", path: one + "/stop", action: authz.InstanceStop, tag: tag, summary: "Stop an instance", status: 202,
 		description: "It gives back everything it holds, its writable layer too."}, s.instanceStop)
 	register(s, operation{method: "POST", path: one + "/restart", action: authz.InstanceRestart, tag: tag, summary: "Restart an instance", status: 202}, s.instanceRestart)
-	register(s, operation{method: "GET", path: one + "/events", action: authz.InstanceEvents, tag: tag, summary: "List what happened to an instance", description: "Oldest first."}, s.instanceEvents)
+	register(s, operation{method: "GET", path: one + "/events", action: authz.InstanceEvents, tag: tag, summary: "List what happened to an instance", description: "Newest first; also after it was deleted, by its id."}, s.instanceEvents)
 }
 
 func (s *server) instanceList(ctx context.Context, in *struct {

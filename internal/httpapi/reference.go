@@ -17,7 +17,20 @@ import (
 //go:embed reference.html
 var referenceHTML string
 
-var referenceTemplate = template.Must(template.New("reference").Parse(referenceHTML))
+var referenceTemplate = template.Must(template.New("reference").Funcs(template.FuncMap{"code": refCode}).Parse(referenceHTML))
+
+// refCode sets what stands between backticks as code.
+func refCode(text string) template.HTML {
+	var b strings.Builder
+	for i, part := range strings.Split(text, "`") {
+		part = template.HTMLEscapeString(part)
+		if i%2 == 1 {
+			part = "<code>" + part + "</code>"
+		}
+		b.WriteString(part)
+	}
+	return template.HTML(b.String()) //nolint:gosec // escaped above
+}
 
 type refPage struct {
 	Title      string

@@ -110,7 +110,7 @@ type execInput struct {
 	TTY       bool     `query:"tty" doc:"Give the process a terminal"`
 	Columns   int      `query:"columns" minimum:"0" maximum:"1000"`
 	Rows      int      `query:"rows" minimum:"0" maximum:"1000"`
-	Ticket    string   `query:"ticket" maxLength:"200" doc:"Instead of an Authorization header"`
+	Ticket    string   `query:"ticket" maxLength:"4096" doc:"Instead of an Authorization header"`
 	Upgrade   string   `header:"Upgrade" hidden:"true"`
 	Origin    string   `header:"Origin" hidden:"true"`
 	FetchSite string   `header:"Sec-Fetch-Site" hidden:"true"`

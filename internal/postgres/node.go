@@ -163,11 +163,10 @@ type Assignment struct {
 }
 
 // AssignmentGet reads a node's whole assignment in one snapshot, as tenon_node.
-// It must be the first thing in its transaction.
+// Its transaction is one of InNodeSnapshot.
 func AssignmentGet(ctx context.Context, q Querier, id cloud.NodeID) (Assignment, error) {
 	var out Assignment
 	b := &pgx.Batch{}
-	b.Queue(`SET TRANSACTION ISOLATION LEVEL REPEATABLE READ`)
 	b.Queue(`SELECT n.generation, c.cloud_id, c.era::text FROM node n, cloud_state c WHERE n.id = $1`, id).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&out.Generation, &out.Cloud.CloudID, &out.Cloud.Era)
 	})

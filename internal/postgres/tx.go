@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -38,6 +39,13 @@ func (db *DB) InSystem(ctx context.Context, f func(tx *Tx) error) error {
 // InNode runs f in a transaction of tenon_node, which sees one node's own rows.
 func (db *DB) InNode(ctx context.Context, n cloud.NodeID, f func(tx *Tx) error) error {
 	return db.in(ctx, db.node, nodeBegin(n), f)
+}
+
+// InNodeSnapshot reads as InNode does, with everything as of one moment. The
+// level is set as the transaction begins: pgx may prepare statements first, and
+// that counts as a query.
+func (db *DB) InNodeSnapshot(ctx context.Context, n cloud.NodeID, f func(tx *Tx) error) error {
+	return db.in(ctx, db.node, strings.Replace(nodeBegin(n), "BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", 1), f)
 }
 
 // maxTries bounds how often a transaction is run again after it lost a race.
