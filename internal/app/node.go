@@ -312,7 +312,7 @@ func (a *App) NodeAck(ctx context.Context, id cloud.NodeID, held nodewire.Versio
 	if err != nil {
 		return cloud.Invalid(cloud.Field{Location: "body.era", Message: "not an era", Value: held.Era})
 	}
-	return a.db.InNodeSnapshot(ctx, id, func(tx *postgres.Tx) error { return postgres.NodeAck(ctx, tx, id, era, held.Generation) })
+	return a.db.InNode(ctx, id, func(tx *postgres.Tx) error { return postgres.NodeAck(ctx, tx, id, era, held.Generation) })
 }
 
 // NodeMayPull lets a node at the images of its own assignment.
