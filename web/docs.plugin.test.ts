@@ -10,12 +10,15 @@ const files = readdirSync(folder).filter((f) => f.endsWith('.md'))
 
 test('the contents list every page once, under its own title', () => {
   expect(docPages.map((d) => `${d.page}.md`).sort()).toEqual(files.sort())
-  for (const d of docPages) expect(renderDoc(readFileSync(`${folder}/${d.page}.md`, 'utf8')).title).toBe(d.title)
+  for (const d of docPages)
+    expect(renderDoc(readFileSync(`${folder}/${d.page}.md`, 'utf8')).title).toBe(d.title)
 })
 
 test('links between pages lead to pages that exist', () => {
   for (const f of files)
-    for (const [, to] of renderDoc(readFileSync(`${folder}/${f}`, 'utf8')).html.matchAll(/href="\/docs\/([a-z-]+)/g))
+    for (const [, to] of renderDoc(readFileSync(`${folder}/${f}`, 'utf8')).html.matchAll(
+      /href="\/docs\/([a-z-]+)/g,
+    ))
       expect([...docPages.map((d) => d.page), 'api'], `${f} links to ${to}`).toContain(to)
 })
 

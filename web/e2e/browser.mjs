@@ -1,9 +1,9 @@
 import { chromium } from 'playwright-core'
 
-/** The server to drive and who signs in; `make run` writes TENON_URL to var/tenon.env and prints the rest. */
+/** The server to drive and who signs in; `make browser` sets them for a cloud of its own. */
 export const url = (process.env.TENON_URL ?? 'http://127.0.0.1:7480').replace(/\/$/, '')
-export const email = process.env.TENON_ADMIN_EMAIL ?? 'admin@tenon.local'
-export const password = process.env.TENON_ADMIN_PASSWORD ?? ''
+export const email = process.env.TENON_EMAIL ?? 'admin@tenon.local'
+export const password = process.env.TENON_PASSWORD ?? process.env.TENON_ADMIN_PASSWORD ?? ''
 
 /** launch starts Chromium; TENON_CHROMIUM names another binary than Debian's. */
 export function launch() {

@@ -35,7 +35,11 @@ async function pagesOf(page) {
     page.locator(selector).evaluateAll((all) => all.map((a) => a.getAttribute('href')))
   await settled(page)
   const project = new URL(page.url()).pathname.split('/')[2]
-  const instance = (await hrefs('table a[href*="/instances/"]'))[0]
+  const rows = page.getByRole('row').filter({ hasText: 'Running' })
+  const running = await rows
+    .locator('a[href*="/instances/"]')
+    .evaluateAll((all) => all.map((a) => a.getAttribute('href')))
+  const instance = running[0] ?? (await hrefs('table a[href*="/instances/"]'))[0]
   await page.goto(`${url}/fleet`)
   await page.getByRole('heading', { name: 'Fleet' }).waitFor()
   await settled(page)

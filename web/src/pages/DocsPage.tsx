@@ -45,7 +45,7 @@ export function DocsPage() {
           <>
             {/* biome-ignore lint/security/noDangerouslySetInnerHtml: our own pages, rendered at build time */}
             <div className="prose" dangerouslySetInnerHTML={{ __html: data.html }} />
-            <footer className="mt-10 flex max-w-[72ch] justify-between gap-4 border-t border-line pt-4 text-13">
+            <footer className="mt-10 flex max-w-[72ch] justify-between gap-4 border-t border-line pt-4 text-14">
               {before ? (
                 <Link to="/docs/$page" params={{ page: before.page }} className="link">
                   ← {before.title}

@@ -52,8 +52,9 @@ export function InstanceEvents() {
                     )}
                   </span>
                   <div className="min-w-0 flex-1">
-                    <span className="break-words">{e.message || e.verb}</span>{' '}
-                    <span className="text-12 text-fg3">{e.message ? e.verb : ''}</span>
+                    <span className="break-words" title={e.verb}>
+                      {e.message || e.verb}
+                    </span>
                   </div>
                   <span className="hidden text-12 leading-5 text-fg3 sm:inline">{formatExact(e.at)}</span>
                   <span className="w-20 text-right text-12 leading-5 text-fg3">

@@ -23,6 +23,8 @@ export function rates(samples: readonly Sample[], of: (s: Sample) => number): (n
   })
 }
 
+const perSecond = (v: number) => `${formatBytes(v)}/s`
+
 export function InstanceMetrics() {
   const { project, instance } = useParams({ from: '/app/projects/$project/instances/$instance' })
   const i = useInstance()
@@ -72,7 +74,14 @@ export function InstanceMetrics() {
     <Panel title={title} aside={note}>
       {data ? (
         <Suspense fallback={<Bone className="h-[182px] w-full" />}>
-          <LineChart label={title} at={at} lines={lines} unit={unit} max={max} />
+          <LineChart
+            label={title}
+            at={at}
+            lines={lines}
+            unit={unit}
+            max={max}
+            binary={unit === formatMiB || unit === perSecond}
+          />
         </Suspense>
       ) : (
         <Bone className="h-[182px] w-full" />
@@ -142,7 +151,7 @@ export function InstanceMetrics() {
             { label: 'In', colour: 'green', values: rates(s, (x) => x.net_rx_bytes) },
             { label: 'Out', colour: 'blue', values: rates(s, (x) => x.net_tx_bytes) },
           ],
-          (v) => `${formatBytes(v)}/s`,
+          perSecond,
         )}
         {chart(
           'Disk written',

@@ -3,7 +3,27 @@ import uPlot from 'uplot'
 import 'uplot/dist/uPlot.min.css'
 import { useTheme } from '~/lib/theme.ts'
 
-export type Line = { label: string; colour: string; values: readonly (number | null)[]; dash?: boolean }
+export type Line = { label: string; colour: string; values: readonly (number | null)[] }
+
+const powers = Array.from({ length: 42 }, (_, n) => 2 ** n)
+
+const clock = (seconds: number, exact: boolean) =>
+  new Date(seconds * 1000).toLocaleTimeString('en-GB', {
+    hour: '2-digit',
+    minute: '2-digit',
+    ...(exact ? { second: '2-digit' } : {}),
+  })
+
+const clockTicks = (_u: uPlot, ticks: number[]) => {
+  const step = (ticks[1] ?? 0) - (ticks[0] ?? 0)
+  return ticks.map((t) => clock(t, step < 60))
+}
+
+/** showLast puts the newest values into the legend while nobody points at others. */
+const showLast = (u: uPlot) => {
+  const last = (u.data[0]?.length ?? 0) - 1
+  if (last >= 0) u.setLegend({ idx: last })
+}
 
 /** LineChart wraps uPlot; it is imported lazily, since only charts need it. */
 export function LineChart({
@@ -12,6 +32,7 @@ export function LineChart({
   lines,
   unit,
   max,
+  binary,
   height = 150,
 }: {
   label: string
@@ -19,6 +40,8 @@ export function LineChart({
   lines: readonly Line[]
   unit: (v: number) => string
   max?: number
+  /** Ticks at powers of two, for sizes in bytes. */
+  binary?: boolean
   height?: number
 }) {
   const host = useRef<HTMLDivElement>(null)
@@ -43,19 +66,25 @@ export function LineChart({
         width: el.clientWidth,
         height,
         cursor: { y: false, points: { size: 6 } },
+        hooks: { setCursor: [(c) => c.cursor.idx == null && showLast(c)], setData: [showLast] },
         legend: { show: true, live: true },
         scales: { y: { range: (_u, _min, hi) => [0, max ?? Math.max(1, hi * 1.15)] } },
         axes: [
-          { ...axis, size: 24, space: 70 },
-          { ...axis, size: 64, space: 36, values: (_u, ticks) => ticks.map(unit) },
+          { ...axis, size: 24, space: 70, values: clockTicks },
+          {
+            ...axis,
+            size: 68,
+            space: 36,
+            values: (_u, ticks) => ticks.map(unit),
+            ...(binary ? { incrs: powers } : {}),
+          },
         ],
         series: [
-          { value: (_u, t) => (t == null ? '' : new Date(t * 1000).toLocaleTimeString('en-GB')) },
+          { value: (_u, t) => (t == null ? '' : clock(t, true)) },
           ...lines.map((l) => ({
             label: l.label,
             stroke: v(l.colour),
             width: 1.5,
-            ...(l.dash ? { dash: [4, 4] } : {}),
             points: { show: false },
             value: (_u: uPlot, n: number | null) => (n == null ? '–' : unit(n)),
           })),
@@ -72,7 +101,7 @@ export function LineChart({
       u.destroy()
       plot.current = null
     }
-  }, [shape, theme, max, height])
+  }, [shape, theme, max, height, binary])
 
   useEffect(() => {
     plot.current?.setData([[...at], ...lines.map((l) => [...l.values])])

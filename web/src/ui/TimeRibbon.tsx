@@ -35,7 +35,7 @@ export function TimeRibbon({
   const total = parts.reduce((n, p) => n + p.cost, 0)
   return (
     <figure aria-label="Time ribbon" className="m-0 tabular-nums">
-      <div className="relative h-10" aria-hidden="true">
+      <div className="relative h-[42px]" aria-hidden="true">
         {parts.map((p) => (
           <div
             key={`${p.state}-${p.from}`}

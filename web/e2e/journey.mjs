@@ -1,0 +1,146 @@
+/**
+ * One person's way through the console against a running cloud, by role and label only:
+ *   TENON_URL=… TENON_PASSWORD=… npm run e2e
+ */
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { launch, signIn, url } from './browser.mjs'
+
+const name = `journey-${Date.now().toString(36)}`
+const minute = 60_000
+let browser
+let page
+const errors = []
+
+before(async () => {
+  browser = await launch()
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 } })
+  page = await context.newPage()
+  page.setDefaultTimeout(15_000)
+  page.on('pageerror', (e) => errors.push(e.message))
+})
+
+after(async () => {
+  await browser?.close()
+})
+
+/** step names what went wrong and leaves a picture of it. */
+async function step(t, what, work) {
+  await t.test(what, async () => {
+    try {
+      await work()
+    } catch (e) {
+      if (process.env.TENON_SHOTS) await page.screenshot({ path: `${process.env.TENON_SHOTS}/failed.png` })
+      throw e
+    }
+  })
+}
+
+const main = () => page.getByRole('main')
+const tab = (label) =>
+  page.getByRole('navigation', { name: 'Instance' }).getByRole('link', { name: label }).click()
+const stateIs = (word, timeout = 15_000) =>
+  main().getByRole('status').filter({ hasText: word }).first().waitFor({ timeout })
+
+test('sign in, create, terminal, logs, stop, delete, usage', { timeout: 10 * minute }, async (t) => {
+  await step(t, 'a page asks to sign in first, and leads back', async () => {
+    await page.goto(`${url}/tokens`)
+    await page.getByRole('heading', { name: 'Sign in' }).waitFor()
+    await page.getByLabel('E-mail').fill('nobody@tenon.local')
+    await page.getByLabel('Password').fill('not the password')
+    await page.getByRole('button', { name: 'Sign in' }).click()
+    await page.getByRole('alert').filter({ hasText: 'wrong' }).waitFor()
+    assert.equal(await page.getByLabel('E-mail').inputValue(), 'nobody@tenon.local', 'what was typed is kept')
+  })
+
+  await step(t, 'sign in', () => signIn(page))
+
+  await step(t, 'a session outlives a reload', async () => {
+    await page.reload()
+    await page.getByRole('heading', { name: 'Instances', level: 1 }).waitFor()
+  })
+
+  await step(t, 'create with the smallest slice, by need', async () => {
+    await page.keyboard.press('c')
+    await page.getByRole('heading', { name: 'Create instance' }).waitFor()
+    await page.getByRole('radio', { name: /debian-12/ }).check()
+    await page.getByRole('radio', { name: 'By need' }).check()
+    await page.getByLabel('GPU memory needed').fill('1')
+    await page.getByLabel('Name', { exact: true }).fill(name)
+    await page.getByLabel('Command').fill(`sh -c 'echo hello from ${name}; exec sleep 3600'`)
+    const summary = page.getByRole('complementary', { name: 'Summary' })
+    await summary.getByText('Starts now').waitFor()
+    await summary.getByText('/h').first().waitFor()
+    await page.keyboard.press('Control+Enter')
+    await page.getByRole('heading', { name, level: 1 }).waitFor()
+  })
+
+  await step(t, 'it runs', () => stateIs('Running', 3 * minute))
+
+  await step(t, 'a terminal answers', async () => {
+    await tab('Terminal')
+    await stateIs('Connected')
+    await page.keyboard.type('echo $((6*7))-answer; hostname\n')
+    const terminal = page.getByRole('region', { name: 'Terminal' })
+    await terminal.getByText('42-answer').first().waitFor()
+    await terminal.getByText(name).first().waitFor()
+    await page.keyboard.type('exit 3\n')
+    await stateIs('exit code 3')
+    await page.getByRole('button', { name: 'New shell' }).waitFor()
+  })
+
+  await step(t, 'its output is in the logs', async () => {
+    await tab('Logs')
+    await page.getByRole('log').getByText(`hello from ${name}`).waitFor()
+  })
+
+  await step(t, 'metrics arrive', async () => {
+    await tab('Metrics')
+    await page.getByRole('img', { name: /^Memory\. Now:/ }).waitFor({ timeout: minute })
+  })
+
+  await step(t, 'the fleet shows who holds what', async () => {
+    await page.getByRole('link', { name: 'Fleet' }).click()
+    await page.getByRole('button', { name: new RegExp(`^${name}, 1g`) }).waitFor()
+  })
+
+  await step(t, 'stop says what is lost, and stops', async () => {
+    await page.getByRole('link', { name: 'Instances' }).click()
+    await page.getByRole('link', { name }).click()
+    await page.getByRole('button', { name: 'Stop…' }).click()
+    const dialog = page.getByRole('dialog')
+    await dialog.getByText('Lost').waitFor()
+    await dialog.getByRole('button', { name: 'Stop and release GPU' }).click()
+    await stateIs('Stopped', minute)
+  })
+
+  await step(t, 'delete removes it from the list', async () => {
+    await page.getByRole('button', { name: 'Delete…' }).click()
+    await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click()
+    await page.getByRole('heading', { name: 'Instances', level: 1 }).waitFor()
+    await page.getByRole('link', { name }).waitFor({ state: 'detached', timeout: minute })
+  })
+
+  await step(t, 'its seconds are in the usage', async () => {
+    await page.getByRole('link', { name: 'Usage' }).click()
+    await page.getByRole('radio', { name: 'Instance' }).check()
+    await page.getByRole('table', { name: 'Usage by instance' }).getByText(name).waitFor({ timeout: minute })
+  })
+
+  await step(t, 'the palette reaches a page by keyboard', async () => {
+    await page.keyboard.press('Control+k')
+    await page.getByRole('combobox', { name: 'Page, instance or action' }).fill('tokens')
+    await page.keyboard.press('Enter')
+    await page.getByRole('heading', { name: 'API tokens', level: 1 }).waitFor()
+  })
+
+  await step(t, 'sign out ends the session', async () => {
+    await page.getByRole('button', { name: /^Account:/ }).click()
+    await page.getByRole('menuitem', { name: 'Sign out' }).click()
+    await page.getByRole('heading', { name: 'Sign in' }).waitFor()
+    await page.goto(`${url}/fleet`)
+    await page.getByRole('heading', { name: 'Sign in' }).waitFor()
+  })
+
+  await step(t, 'no page threw', () => assert.deepEqual(errors, []))
+})
