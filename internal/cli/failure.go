@@ -75,10 +75,10 @@ func (e waitedTooLong) Error() string { return e.text }
 type notSignedIn struct{ url string }
 
 func (e notSignedIn) Error() string {
-	return fmt.Sprintf("not signed in to %s\n  Sign in with `tenon login %[1]s`, or set TENON_TOKEN.", e.url)
+	return "not signed in to " + e.url
 }
 
-var errNoCloud = errors.New("no cloud is chosen\n  Sign in with `tenon login URL`, or set TENON_URL and TENON_TOKEN (`. var/tenon.env` in a checkout that runs one).")
+var errNoCloud = errors.New("no cloud is chosen")
 
 // report prints an error for a person and gives its exit code.
 func (a *app) report(cmd *cobra.Command, err error) int {
@@ -119,8 +119,10 @@ func explain(err error) (int, string) {
 		return exitUsage, err.Error()
 	case errors.As(err, &problem):
 		return problemCode(problem), problemText(problem)
-	case errors.As(err, &signIn), errors.Is(err, errNoCloud):
-		return exitSignIn, err.Error()
+	case errors.Is(err, errNoCloud):
+		return exitSignIn, err.Error() + "\n  Sign in with `tenon login URL`, or set TENON_URL and TENON_TOKEN (`. var/tenon.env` in a checkout that runs one)."
+	case errors.As(err, &signIn):
+		return exitSignIn, fmt.Sprintf("%v\n  Sign in with `tenon login %s`, or set TENON_TOKEN.", err, signIn.url)
 	case errors.As(err, &failed):
 		return exitFailed, err.Error()
 	case errors.As(err, &late):

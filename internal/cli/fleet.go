@@ -136,7 +136,7 @@ func (a *app) flavor() *cobra.Command {
 				return err
 			}
 			return printList(a, flavors.Items, "No flavors are offered.",
-				[]string{"NAME", "GPU", "VCPU", "MEMORY", "DISK", "PRICE/HOUR", "FREE NOW", "SIMULATED"},
+				[]string{"NAME", "GPU", "VCPU", "MEMORY", "DISK", "PRICE/HOUR", "FREE NOW", "FREE IN SIMULATED POOLS"},
 				func(f api.Flavor) []string {
 					return []string{f.Name, gpuText(f.Shape, false), fmt.Sprint(f.VCPU), memory(f.MemoryMiB), memory(f.DiskMiB),
 						optionalMoney(f.PricePerHourMicros, f.Currency), fmt.Sprint(f.FreeNow), fmt.Sprint(f.FreeSimulatedNow)}

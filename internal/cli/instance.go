@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -242,6 +244,7 @@ func (a *app) instanceEvents() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			slices.SortFunc(items, func(x, y api.Event) int { return cmp.Compare(x.Seq, y.Seq) })
 			return printList(a, items, "No events.", []string{"#", "AT", "EVENT", "MESSAGE"}, func(e api.Event) []string {
 				return []string{fmt.Sprint(e.Seq), clock(&e.At), e.Verb, e.Message}
 			})

@@ -19,10 +19,9 @@ var debianArchitecture = runtime.GOARCH // amd64 and arm64 are named alike
 // phases are the steps that debootstrap prints a line a package for.
 var phases = map[string]string{
 	"Retrieving":  "fetch Debian packages",
-	"Validating":  "fetch Debian packages",
 	"Extracting":  "unpack the base system",
-	"Unpacking":   "unpack packages",
-	"Configuring": "configure packages",
+	"Unpacking":   "install packages",
+	"Configuring": "install packages",
 }
 
 // bootstrap runs debootstrap in a mount namespace of its own, so that whatever
@@ -70,7 +69,11 @@ func follow(r io.Reader, progress Progress) []string {
 		word, _, _ := strings.Cut(strings.TrimPrefix(line, "I: "), " ")
 		if step, ok := phases[word]; ok {
 			counts[word]++
-			progress(step, counts[word], counts["Retrieving"])
+			done, total := counts[word], counts["Retrieving"]
+			if step == "install packages" { // each is unpacked and configured
+				done, total = counts["Unpacking"]+counts["Configuring"], 2*total
+			}
+			progress(step, done, total)
 		}
 	}
 	_, _ = io.Copy(io.Discard, r) // an overlong line must not block the child

@@ -117,8 +117,8 @@ func TestImageCarriesNothingOfItsBuild(t *testing.T) {
 			t.Errorf("%s is in the image", gone)
 		}
 	}
-	for _, there := range []string{"dev/", "tmp/", "run/", "usr/local/sbin/tenon-init", "usr/lib/python3/x.py"} {
-		if seen[there] == nil && there != "tmp/" && there != "run/" {
+	for _, there := range []string{"dev/", "usr/local/sbin/tenon-init", "usr/lib/python3/x.py"} {
+		if seen[there] == nil {
 			t.Errorf("%s is missing", there)
 		}
 	}
@@ -171,7 +171,7 @@ func TestFollowCountsAndKeepsTheEnd(t *testing.T) {
 	last := follow(strings.NewReader("I: Retrieving bash 5\nI: Retrieving curl 7\nI: Configuring bash...\nE: no space left\n"), func(step string, done, total int64) {
 		steps = append(steps, step)
 	})
-	if want := []string{"fetch Debian packages", "fetch Debian packages", "configure packages"}; !slices.Equal(steps, want) {
+	if want := []string{"fetch Debian packages", "fetch Debian packages", "install packages"}; !slices.Equal(steps, want) {
 		t.Errorf("steps %q, want %q", steps, want)
 	}
 	if last[len(last)-1] != "E: no space left" {
