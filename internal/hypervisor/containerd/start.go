@@ -137,6 +137,11 @@ func (d *Driver) clearAttempt(ctx context.Context, id string) error {
 			return fmt.Errorf("delete unstarted task: %w", err)
 		}
 	}
+	if t == nil {
+		if err := d.dropLostTask(ctx, id); err != nil {
+			return err
+		}
+	}
 	if err := c.Delete(ctx); err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("delete unstarted container: %w", err)
 	}

@@ -9,8 +9,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/errdefs"
+	"github.com/containerd/errdefs/pkg/errgrpc"
 	"github.com/moby/sys/signal"
 
 	"github.com/tenon-cloud/tenon/internal/hypervisor"
@@ -121,8 +123,7 @@ func (d *Driver) Remove(ctx context.Context, id string, keepLogs bool) error {
 		}
 	}
 	if c != nil && t == nil {
-		// Without a task the daemon may have lost a shim that still lives.
-		if err := killShims(ctx, d.cfg.CloudID, id); err != nil {
+		if err := d.dropLostTask(ctx, id); err != nil {
 			return err
 		}
 	}
@@ -152,6 +153,19 @@ func (d *Driver) Remove(ctx context.Context, id string, keepLogs bool) error {
 		if err := os.RemoveAll(dir); err != nil {
 			return fmt.Errorf("remove guest folder: %w", err)
 		}
+	}
+	return nil
+}
+
+// dropLostTask cleans up after a daemon that was killed while it made a task: it
+// then holds a task that it can't show, or has lost a shim that still lives.
+func (d *Driver) dropLostTask(ctx context.Context, id string) error {
+	if err := killShims(ctx, d.cfg.CloudID, id); err != nil {
+		return err
+	}
+	_, err := d.client.TaskService().Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: id})
+	if err = errgrpc.ToNative(err); err != nil && !errdefs.IsNotFound(err) {
+		return fmt.Errorf("delete lost task: %w", err)
 	}
 	return nil
 }
