@@ -103,8 +103,11 @@ func (n *Network) plug(ctx context.Context, a *Attachment) error {
 // Detach takes back a guest's address and namespaces; it is idempotent.
 func (n *Network) Detach(ctx context.Context, id string) error {
 	dir := filepath.Join(n.nsDir(), id)
-	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		return os.RemoveAll(n.attachFile(id))
+	_, nerr := os.Stat(dir)
+	_, aerr := os.Stat(n.attachFile(id))
+	if errors.Is(nerr, fs.ErrNotExist) && errors.Is(aerr, fs.ErrNotExist) {
+		n.forgetLease(id) // a reboot may have taken all but the address
+		return nil
 	}
 	// The plugins give back the address; a missing cache entry or namespace is fine.
 	if list, err := n.cniConfig(); err == nil && n.plan.Subnet.IsValid() {
