@@ -218,6 +218,7 @@ func (a *Agent) resyncLoop(ctx context.Context) {
 			return
 		}
 		a.checkDrivers(ctx)
+		a.sync()
 		a.mu.Lock()
 		for _, w := range a.workers {
 			w.nudge()

@@ -22,6 +22,7 @@ type scenario struct {
 	name  string
 	drive func(w *world, assign func(nodewire.Assignment)) // may run twice: assignments are idempotent
 	state string                                           // of inst_1 in the end; empty: not reported
+	why   string
 	runs  bool
 }
 
@@ -34,29 +35,33 @@ func scenarios() []scenario {
 	return []scenario{
 		{"start", func(w *world, assign func(nodewire.Assignment)) {
 			assign(assignment("e", 1, inst(w, 1, 1, nodewire.DesiredRunning)))
-		}, nodewire.GuestRunning, true},
+		}, nodewire.GuestRunning, "", true},
 		{"start and stop", func(w *world, assign func(nodewire.Assignment)) {
 			assign(assignment("e", 1, inst(w, 1, 1, nodewire.DesiredRunning)))
 			assign(assignment("e", 2, inst(w, 1, 2, nodewire.DesiredStopped)))
-		}, nodewire.GuestStopped, false},
+		}, nodewire.GuestStopped, nodewire.ReasonAsked, false},
 		{"start and delete", func(w *world, assign func(nodewire.Assignment)) {
 			assign(assignment("e", 1, inst(w, 1, 1, nodewire.DesiredRunning)))
 			assign(assignment("e", 2, inst(w, 1, 2, nodewire.DesiredGone)))
 			assign(assignment("e", 3))
-		}, "", false},
+		}, "", "", false},
 		{"restart", func(w *world, assign func(nodewire.Assignment)) {
 			assign(assignment("e", 1, inst(w, 1, 1, nodewire.DesiredRunning)))
 			assign(assignment("e", 2, inst(w, 1, 2, nodewire.DesiredRunning)))
-		}, nodewire.GuestRunning, true},
+		}, nodewire.GuestRunning, "", true},
 		{"replaced by a newer epoch", func(w *world, assign func(nodewire.Assignment)) {
 			assign(assignment("e", 1, inst(w, 1, 1, nodewire.DesiredRunning)))
 			assign(assignment("e", 2, inst(w, 2, 2, nodewire.DesiredRunning)))
-		}, nodewire.GuestRunning, true},
+		}, nodewire.GuestRunning, "", true},
 		{"exit by itself", func(w *world, assign func(nodewire.Assignment)) {
 			assign(assignment("e", 1, inst(w, 1, 1, nodewire.DesiredRunning)))
 			w.engine.Exit("inst_1", 7)
 			pass(2 * time.Second)
-		}, nodewire.GuestFailed, false},
+		}, nodewire.GuestFailed, nodewire.ReasonExited, false},
+		{"replaced after a restore of the database", func(w *world, assign func(nodewire.Assignment)) {
+			assign(assignment("0191", 9, inst(w, 7, 9, nodewire.DesiredRunning)))
+			assign(assignment("0192", 2, inst(w, 5, 4, nodewire.DesiredRunning)))
+		}, nodewire.GuestRunning, "", true},
 	}
 }
 
@@ -113,7 +118,10 @@ func killAt(t *testing.T, sc scenario, n int, after bool) (blew bool) {
 		blew = f.dead()
 		pass(30 * time.Second)
 		r := life.door.state("inst_1")
-		if r.State != sc.state {
+		if sc.why == nodewire.ReasonExited && (r.ExitCode == nil || *r.ExitCode != 7 || r.LastLines == "") {
+			t.Errorf("kill at %d: what the run ended with is lost: %+v", n, r)
+		}
+		if r.State != sc.state || r.Reason != sc.why {
 			t.Errorf("kill at %d: %q (%s: %s), want %q", n, r.State, r.Reason, r.Message, sc.state)
 		}
 		if got := len(guests(t, w)); (got == 1) != sc.runs || got > 1 {
