@@ -18,7 +18,7 @@ import (
 type config struct {
 	CloudID         string     // TENON_CLOUD_ID: 8 hexadecimal digits
 	StateDir        string     // TENON_STATE_DIR: the registry's blobs, the default master key
-	DatabaseURL     string     // TENON_DATABASE_URL: as the owner of the tables, a URL or keywords
+	DatabaseURL     string     // TENON_DATABASE_URL: as the owner of the tables, a URL or keywords; TENON_DATABASE_PASSWORD_FILE
 	MasterKeyFile   string     // TENON_MASTER_KEY_FILE
 	Listen          string     // TENON_LISTEN: console and API
 	NodeListen      string     // TENON_NODE_LISTEN: the nodes' door
@@ -57,6 +57,13 @@ func readConfig(getenv func(string) string) (config, error) {
 	if c.DatabaseURL == "" {
 		bad("TENON_DATABASE_URL is not set: postgres://USER:PASSWORD@HOST/DATABASE, as the owner of an empty database (`tenond dev` brings one of its own)")
 	}
+	if path := getenv("TENON_DATABASE_PASSWORD_FILE"); path != "" {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			bad("TENON_DATABASE_PASSWORD_FILE: %v", err)
+		}
+		c.DatabaseURL = withPassword(c.DatabaseURL, strings.TrimSpace(string(text)))
+	}
 	if c.CloudID != "" && !cloudIDForm.MatchString(c.CloudID) {
 		bad("TENON_CLOUD_ID is %q: it has 8 hexadecimal digits", c.CloudID)
 	}
@@ -91,6 +98,15 @@ func readConfig(getenv func(string) string) (config, error) {
 	}
 	c.NodeHosts = hosts(getenv("TENON_NODE_HOSTS"), c.NodeListen)
 	return c, errors.Join(wrong...)
+}
+
+// withPassword puts a password into a database address of either form.
+func withPassword(address, password string) string {
+	if u, err := url.Parse(address); err == nil && u.Scheme != "" {
+		u.User = url.UserPassword(u.User.Username(), password)
+		return u.String()
+	}
+	return address + " password='" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(password) + "'"
 }
 
 func truth(getenv func(string) string, name string, bad func(string, ...any)) bool {
@@ -136,7 +152,7 @@ func loopback(address string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-var keywordPassword = regexp.MustCompile(`(?i)(password\s*=\s*)('[^']*'|\S+)`)
+var keywordPassword = regexp.MustCompile(`(?i)(password\s*=\s*)('(\\.|[^'\\])*'|\S+)`)
 
 // LogValue shows the configuration without its secrets.
 func (c config) LogValue() slog.Value {
