@@ -99,19 +99,27 @@ func (t *Terminal) Serve(w http.ResponseWriter, r *http.Request) {
 	}
 	defer ws.CloseNow()
 	ws.SetReadLimit(nodewire.MaxFrame + 1)
-	ctx, cancel := context.WithCancelCause(r.Context())
-	defer cancel(nil)
-	go func() { cancel(t.toNode(ctx, ws)) }()
-	go func() { cancel(t.fromNode(ctx, ws)) }()
-	go func() { cancel(t.watch(ctx, ws)) }()
-	<-ctx.Done()
+	// A context that ends takes the WebSocket down at once, so it ends after the
+	// reason was said.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+	defer cancel()
+	over := make(chan error, 3)
+	go func() { over <- t.toNode(ctx, ws) }()
+	go func() { over <- t.fromNode(ctx, ws) }()
+	go func() { over <- t.watch(ctx, ws) }()
+	var cause error
+	select {
+	case cause = <-over:
+	case <-r.Context().Done():
+		cause = &ending{status: websocket.StatusGoingAway, reason: "the control plane restarts; open the terminal again"}
+	}
 
 	var why *ending
-	if !errors.As(context.Cause(ctx), &why) {
+	if !errors.As(cause, &why) {
 		why = &ending{status: websocket.StatusGoingAway, reason: "the connection ended"}
 	}
 	if !why.exited {
-		say, done := context.WithTimeout(context.WithoutCancel(r.Context()), 2*time.Second)
+		say, done := context.WithTimeout(ctx, 2*time.Second)
 		_ = ws.Write(say, websocket.MessageBinary, append([]byte{nodewire.FrameError}, why.reason...))
 		done()
 	}
