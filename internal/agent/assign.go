@@ -29,10 +29,15 @@ func (a *Agent) Assign(next nodewire.Assignment) (nodewire.Version, error) {
 	err := a.ledger.update(func(s *state) error {
 		held := s.version()
 		if s.Assignment != nil && !next.Newer(held) {
-			if next.Version == held && same(*s.Assignment, next) {
+			if next.Version != held {
+				return errStale
+			}
+			if same(*s.Assignment, next) {
 				return nil // said twice
 			}
-			return errStale
+			// The control plane is the one source of truth: what it says of the
+			// same version now is what it means, and refusing would last for ever.
+			a.log.Warn("an assignment came again with other content", "era", held.Era, "generation", held.Generation)
 		}
 		for _, inst := range next.Instances {
 			s.Records[inst.ID] = admit(s.Records, inst)

@@ -176,7 +176,7 @@ func TestAssignmentOrder(t *testing.T) {
 		{"first", assignment("0191-a", 5, container("inst_1", 1)), nil, "0191-a"},
 		{"older generation", assignment("0191-a", 4), errStale, "0191-a"},
 		{"the same again", assignment("0191-a", 5, container("inst_1", 1)), nil, "0191-a"},
-		{"the same version with other content", assignment("0191-a", 5), errStale, "0191-a"},
+		{"the same version with other content", assignment("0191-a", 5, container("inst_2", 1)), nil, "0191-a"},
 		{"older era, greater generation", assignment("0190-z", 900), errStale, "0191-a"},
 		{"newer era, smaller generation", assignment("0192-a", 1, container("inst_1", 1)), nil, "0192-a"},
 		{"the old era again", assignment("0191-a", 6), errStale, "0192-a"},
@@ -188,6 +188,9 @@ func TestAssignmentOrder(t *testing.T) {
 		held, err := a.Assign(tc.as)
 		if !errors.Is(err, tc.err) || (tc.err == nil && err != nil) || held.Era != tc.held {
 			t.Errorf("%s: held %+v, %v", tc.name, held, err)
+		}
+		if tc.as.Generation == 5 && a.ledger.snapshot().want(tc.as.Instances[0].ID) == nil {
+			t.Errorf("%s: the content is not the last that was said", tc.name)
 		}
 	}
 }
