@@ -13,10 +13,6 @@ import (
 // is a failure.
 const reasonStartTimeout = "start_timeout"
 
-// reasonNodeLost marks what runs, or may not, on a node that is lost: nothing
-// is charged past the last proof of life until the node says what became of it.
-const reasonNodeLost = "node_lost"
-
 // step is what one observation or intent does to an instance.
 type step struct {
 	inst     postgres.Standing // as it becomes
@@ -81,10 +77,10 @@ func (s *step) running(o postgres.Observation, now time.Time) {
 		s.run(at)
 		in.Address = o.Address
 	case cloud.StateRunning:
-		if in.Reason == reasonNodeLost && now.Sub(o.ReceivedAt) < lateAfter {
+		if in.Reason == postgres.ReasonNodeLost && now.Sub(o.ReceivedAt) < lateAfter {
 			s.found(o)
 		}
-		if in.Reason != reasonNodeLost && in.Message != "" && o.Generation >= in.Generation {
+		if in.Reason != postgres.ReasonNodeLost && in.Message != "" && o.Generation >= in.Generation {
 			in.Message, s.changed = "", true // a restart is over
 		}
 		if in.Address != o.Address && o.Address != "" {
@@ -105,10 +101,10 @@ func (s *step) run(at time.Time) {
 // lost notes that nobody knows whether the instance still runs.
 func (s *step) lost(proven, now time.Time) {
 	in := &s.inst
-	in.Reason, in.Message = reasonNodeLost, "its node has not been heard of; it may still run, and what it holds stays held"
+	in.Reason, in.Message = postgres.ReasonNodeLost, "its node has not been heard of; it may still run, and what it holds stays held"
 	s.changed = true
 	s.events = append(s.events, postgres.InstanceEvent(in, "node_lost", in.Message, now, map[string]any{
-		"state": "unknown", "proven_until": clamp(proven, in.StateAt, now),
+		"proven_until": clamp(proven, in.StateAt, now),
 	}))
 }
 
@@ -139,7 +135,7 @@ func (s *step) over(o postgres.Observation, now time.Time) {
 	if o.ExitCode != nil {
 		data["exit_code"] = *o.ExitCode
 	}
-	if in.Reason == reasonNodeLost && in.State == cloud.StateRunning {
+	if in.Reason == postgres.ReasonNodeLost && in.State == cloud.StateRunning {
 		if o.RanFor > 0 && in.StartedAt != nil {
 			data["ran_until"] = clamp(in.StartedAt.Add(o.RanFor), *in.StartedAt, ended)
 		}

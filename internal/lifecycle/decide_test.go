@@ -101,7 +101,7 @@ func TestNoReportBreaksAnInstance(t *testing.T) {
 		if !was.State.OnNode() {
 			was.NodeID = cloud.NodeID{}
 		}
-		was.Reason = rapid.SampledFrom([]string{"", reasonNodeLost, reasonStartTimeout}).Draw(t, "why")
+		was.Reason = rapid.SampledFrom([]string{"", postgres.ReasonNodeLost, reasonStartTimeout}).Draw(t, "why")
 		o := said(placed(was.State), rapid.SampledFrom(guests).Draw(t, "guest"))
 		o.Epoch = rapid.Int64Range(2, 4).Draw(t, "epoch")
 		o.Generation = rapid.Int64Range(0, 9).Draw(t, "generation")

@@ -52,7 +52,7 @@ func (l *Lifecycle) Liveness(ctx context.Context) error {
 func (l *Lifecycle) forsaken(ctx context.Context) error {
 	err := l.each(ctx, postgres.InstanceForsaken, func(ctx context.Context, tx *postgres.Tx, was postgres.Standing, now time.Time) (step, error) {
 		s := step{inst: was}
-		if was.State != cloud.StateRunning || was.Reason == reasonNodeLost {
+		if was.State != cloud.StateRunning || was.Reason == postgres.ReasonNodeLost {
 			return s, nil
 		}
 		seen, lost, err := postgres.NodeProof(ctx, tx, was.NodeID)

@@ -272,7 +272,12 @@ func TestALostNodesStretchEndsAtItsLastProof(t *testing.T) {
 		t.Errorf("lost: %s are charged, want the hour until the last proof", got)
 	}
 	stored := looptest.One[time.Time](t, w, `SELECT ended_at FROM segment`)
-	turn() // still lost: nothing more
+	turn() // still lost: nothing more, whatever its tenant asks for
+	event(t, w, id, "restarting", time.Now(), nil, func(*postgres.Standing) {})
+	turn()
+	if got := usage(t, w); len(got) != 1 || got[0].Open {
+		t.Errorf("still lost: the books say %+v", got)
+	}
 	w.Exec(t, `UPDATE node SET last_seen_at = now()`)
 	turn() // the node is back, but has not spoken of the instance yet
 	if got := usage(t, w); len(got) != 1 {

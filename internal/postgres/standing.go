@@ -306,12 +306,20 @@ func asJSON(v any) string {
 	return string(b)
 }
 
+// ReasonNodeLost marks a running instance whose node is lost: whether it runs is
+// unknown, so nothing that happens to it is charged until its node has spoken.
+const ReasonNodeLost = "node_lost"
+
 // InstanceEvent numbers the next event of a locked instance; its id follows
 // from the instance and the number. Save the instance in the same transaction.
 // Whoever meters finds the shape and the state in its data.
 func InstanceEvent(s *Standing, verb, message string, at time.Time, data map[string]any) cloud.Event {
 	s.EventSeq++
-	all := map[string]any{"state": string(s.State), "reason": s.Reason, "epoch": s.Epoch, "kind": string(s.Kind), "shape": s.Shape}
+	state := string(s.State)
+	if s.State == cloud.StateRunning && s.Reason == ReasonNodeLost {
+		state = "unknown"
+	}
+	all := map[string]any{"state": state, "reason": s.Reason, "epoch": s.Epoch, "kind": string(s.Kind), "shape": s.Shape}
 	maps.Copy(all, data)
 	return cloud.Event{
 		ID:    derived(cloud.EventID{}, "instance", s.ID.String(), strconv.FormatInt(s.EventSeq, 10)),
