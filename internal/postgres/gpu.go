@@ -77,7 +77,12 @@ func claimsFill(ctx context.Context, q Querier, list []cloud.GPU) error {
 // held. With probed false the list is not to be trusted: no card comes or goes,
 // and all are unknown (case C5).
 func GPUsReported(ctx context.Context, q Querier, node cloud.NodeID, list []cloud.GPU, probed bool) (changed bool, err error) {
+	// Cards are locked by id, everywhere; a node may list them in any order.
+	const lock = `SELECT FROM gpu WHERE node_id = $1 ORDER BY id FOR NO KEY UPDATE`
 	if !probed {
+		if _, err := q.Exec(ctx, lock, node); err != nil {
+			return false, wrap("lock cards", err)
+		}
 		tag, err := q.Exec(ctx, `
 			UPDATE gpu SET state = 'unknown', reason = 'the probe of the node''s cards failed', updated_at = now()
 			WHERE node_id = $1 AND state <> 'unknown'`, node)
@@ -85,6 +90,7 @@ func GPUsReported(ctx context.Context, q Querier, node cloud.NodeID, list []clou
 	}
 	seen := make([]string, len(list))
 	b := &pgx.Batch{}
+	b.Queue(lock, node)
 	for i, g := range list {
 		seen[i] = g.PCIAddress
 		b.Queue(`
