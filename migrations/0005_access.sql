@@ -43,7 +43,7 @@ CREATE POLICY operator_write ON image TO tenon_api
     WITH CHECK ((SELECT is_operator()) AND org_id = '00000000-0000-7000-8000-000000000000');
 -- People of one's own organisation.
 CREATE POLICY tenant ON app_user FOR SELECT TO tenon_api
-    USING (id IN (SELECT user_id FROM membership WHERE org_id = (SELECT current_org())));
+    USING (EXISTS (SELECT FROM membership m WHERE m.org_id = (SELECT current_org()) AND m.user_id = app_user.id));
 
 GRANT SELECT ON organisation, membership, project, project_quota, api_token, audit, image, instance, gpu_claim, event,
     segment, usage_correction, idempotency, pool, node, gpu, flavor, price, alarm, placement_shape, cloud_state TO tenon_api;

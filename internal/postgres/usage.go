@@ -27,12 +27,11 @@ type UsageSegment struct {
 // UsageSegments lists a project's segments that touch [from, to).
 func UsageSegments(ctx context.Context, q Querier, project cloud.ProjectID, from, to time.Time) ([]UsageSegment, error) {
 	rows, _ := q.Query(ctx, `
-		SELECT s.id, s.instance_id, i.name, s.kind, s.state, s.gpu_count, s.gpu_model, s.gpu_mode, s.gpu_profile, s.vcpu, s.memory_mib,
+		SELECT s.id, s.instance_id, COALESCE((SELECT i.name FROM instance i WHERE i.id = s.instance_id), ''), s.kind, s.state, s.gpu_count, s.gpu_model, s.gpu_mode, s.gpu_profile, s.vcpu, s.memory_mib,
 			s.started_at, s.ended_at,
 			make_interval(secs => COALESCE(c.seconds, 0)::float8),
 			CASE WHEN s.ended_at IS NULL THEN COALESCE(proven_until(s.instance_id), now()) ELSE s.ended_at END
 		FROM segment s
-		JOIN instance i ON i.id = s.instance_id
 		LEFT JOIN LATERAL (SELECT sum(u.seconds) AS seconds FROM usage_correction u WHERE u.segment_id = s.id) c ON true
 		WHERE s.project_id = $1 AND s.started_at < $3 AND (s.ended_at IS NULL OR s.ended_at > $2 OR c.seconds > 0)
 		ORDER BY s.started_at, s.id`, project, from, to)

@@ -1,0 +1,1414 @@
+-- What the migrations make, as pg_dump 15 shows it; written by: go test ./internal/postgres -run Schema -update
+CREATE EXTENSION IF NOT EXISTS btree_gist WITH SCHEMA public;
+
+COMMENT ON EXTENSION btree_gist IS 'support for indexing common datatypes in GiST';
+
+CREATE FUNCTION public.auth_memberships(wanted uuid) RETURNS TABLE(org_id uuid, org_name text, role text)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'public'
+    AS $$ SELECT m.org_id, o.name, m.role FROM membership m JOIN organisation o ON o.id = m.org_id WHERE m.user_id = wanted ORDER BY m.created_at, o.name $$;
+
+CREATE TABLE public.organisation (
+    id uuid NOT NULL,
+    name text NOT NULL,
+    display_name text DEFAULT ''::text NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT organisation_name_check CHECK ((name ~ '^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$'::text))
+);
+
+CREATE FUNCTION public.auth_organisations(wanted uuid) RETURNS SETOF public.organisation
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'public'
+    AS $$ SELECT o.* FROM organisation o WHERE o.id IN (SELECT m.org_id FROM membership m WHERE m.user_id = wanted) $$;
+
+CREATE TABLE public.session (
+    id uuid NOT NULL,
+    user_id uuid NOT NULL,
+    refresh_hash bytea NOT NULL,
+    previous_hash bytea,
+    rotated_at timestamp with time zone DEFAULT now() NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    revoked_at timestamp with time zone,
+    user_agent text DEFAULT ''::text NOT NULL,
+    address text DEFAULT ''::text NOT NULL,
+    CONSTRAINT session_refresh_hash_check CHECK ((octet_length(refresh_hash) = 32))
+);
+
+CREATE FUNCTION public.auth_session_by_refresh(wanted bytea) RETURNS SETOF public.session
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'public'
+    AS $$ SELECT * FROM session WHERE refresh_hash = wanted OR previous_hash = wanted FOR UPDATE $$;
+
+CREATE FUNCTION public.auth_session_live(of_session uuid) RETURNS boolean
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'public'
+    AS $$ SELECT EXISTS (SELECT FROM session s JOIN app_user u ON u.id = s.user_id WHERE s.id = of_session AND s.revoked_at IS NULL AND s.expires_at > now() AND NOT u.disabled) $$;
+
+CREATE FUNCTION public.auth_session_open(new_id uuid, of_user uuid, hash bytea, until timestamp with time zone, agent text, from_address text) RETURNS void
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'public'
+    AS $$ INSERT INTO session (id, user_id, refresh_hash, expires_at, user_agent, address) VALUES (new_id, of_user, hash, until, left(agent, 400), from_address) $$;
+
+CREATE FUNCTION public.auth_session_revoke(of_session uuid) RETURNS void
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'public'
+    AS $$ UPDATE session SET revoked_at = now() WHERE id = of_session AND revoked_at IS NULL $$;
+
+CREATE FUNCTION public.auth_session_rotate(of_session uuid, new_hash bytea, until timestamp with time zone) RETURNS void
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'public'
+    AS $$ UPDATE session SET previous_hash = refresh_hash, refresh_hash = new_hash, rotated_at = now(), expires_at = until WHERE id = of_session $$;
+
+CREATE FUNCTION public.auth_token(wanted bytea) RETURNS TABLE(token_id uuid, org_id uuid, user_id uuid, email text, operator boolean, disabled boolean, role text, expires_at timestamp with time zone, revoked_at timestamp with time zone, last_used_at timestamp with time zone)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'public'
+    AS $$ SELECT t.id, t.org_id, t.user_id, u.email, u.operator, u.disabled, m.role, t.expires_at, t.revoked_at, t.last_used_at
+       FROM api_token t JOIN app_user u ON u.id = t.user_id JOIN membership m ON m.org_id = t.org_id AND m.user_id = t.user_id WHERE t.hash = wanted $$;
+
+CREATE FUNCTION public.auth_token_by_id(wanted uuid) RETURNS TABLE(token_id uuid, org_id uuid, user_id uuid, email text, operator boolean, disabled boolean, role text, expires_at timestamp with time zone, revoked_at timestamp with time zone, last_used_at timestamp with time zone)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'public'
+    AS $$ SELECT f.* FROM api_token t, auth_token(t.hash) f WHERE t.id = wanted $$;
+
+CREATE FUNCTION public.auth_token_used(used uuid) RETURNS void
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'public'
+    AS $$ UPDATE api_token SET last_used_at = now() WHERE id = used AND (last_used_at IS NULL OR last_used_at < now() - interval '1 minute') $$;
+
+CREATE FUNCTION public.auth_user_by_email(wanted text) RETURNS TABLE(id uuid, email text, name text, password_hash text, operator boolean, disabled boolean)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'public'
+    AS $$ SELECT u.id, u.email, u.name, u.password_hash, u.operator, u.disabled FROM app_user u WHERE u.email = wanted $$;
+
+CREATE FUNCTION public.auth_user_by_id(wanted uuid) RETURNS TABLE(id uuid, email text, name text, operator boolean, disabled boolean)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'public'
+    AS $$ SELECT u.id, u.email, u.name, u.operator, u.disabled FROM app_user u WHERE u.id = wanted $$;
+
+CREATE FUNCTION public.auth_user_create(new_id uuid, new_email text, new_name text, new_hash text) RETURNS uuid
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'public'
+    AS $$ INSERT INTO app_user (id, email, name, password_hash) VALUES (new_id, new_email, new_name, new_hash) RETURNING id $$;
+
+CREATE FUNCTION public.current_node() RETURNS uuid
+    LANGUAGE sql STABLE PARALLEL SAFE
+    AS $$ SELECT NULLIF(current_setting('tenon.node', true), '')::uuid $$;
+
+CREATE FUNCTION public.current_org() RETURNS uuid
+    LANGUAGE sql STABLE PARALLEL SAFE
+    AS $$ SELECT NULLIF(current_setting('tenon.org', true), '')::uuid $$;
+
+CREATE FUNCTION public.fleet_free() RETURNS TABLE(node_id uuid, node_name text, pool_id uuid, pool_name text, pool_simulated boolean, node_state text, drained boolean, node_simulated boolean, free_vcpu bigint, free_memory_mib bigint, vcpu_total bigint, memory_total_mib bigint, gpu_id uuid, pci_address text, model text, geometry text, mode text, gpu_state text, numa_node integer, nvlink text[], taken int4multirange, media text[])
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'public'
+    AS $$
+    SELECT n.id, n.name, n.pool_id, p.name, p.simulated, n.state, n.drained, n.simulated,
+        floor(n.vcpu * n.cpu_overcommit)::bigint - COALESCE(u.vcpu, 0), n.memory_mib - COALESCE(u.memory_mib, 0),
+        floor(n.vcpu * n.cpu_overcommit)::bigint, n.memory_mib,
+        g.id, g.pci_address, g.model, g.geometry, g.mode, g.state, g.numa_node, g.nvlink,
+        COALESCE(c.taken, '{}'::int4multirange), COALESCE(c.media, '{}')
+    FROM node n
+    JOIN pool p ON p.id = n.pool_id
+    LEFT JOIN LATERAL (SELECT sum(i.vcpu) AS vcpu, sum(i.memory_mib)::bigint AS memory_mib FROM instance i WHERE i.node_id = n.id) u ON true
+    LEFT JOIN gpu g ON g.node_id = n.id
+    LEFT JOIN LATERAL (SELECT range_agg(k.slots) AS taken, array_agg(k.profile) FILTER (WHERE k.profile LIKE '%+me') AS media FROM gpu_claim k WHERE k.gpu_id = g.id) c ON true
+    ORDER BY n.id, g.id
+$$;
+
+CREATE FUNCTION public.image_uses(wanted uuid) RETURNS bigint
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'public'
+    AS $$
+    SELECT count(*) FROM image m JOIN instance i ON i.image_org_id = m.org_id AND i.image_id = m.id
+    WHERE m.id = wanted AND i.state <> 'deleted' AND (m.org_id = current_org() OR is_operator())
+$$;
+
+CREATE FUNCTION public.instance_devices(wanted uuid) RETURNS TABLE(gpu_id uuid, gpu_uuid text, model text, mode text, profile text, slot_start integer, slot_end integer, simulated boolean)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'public'
+    AS $$
+    SELECT g.id, g.uuid, g.model, k.mode, k.profile, lower(k.slots), upper(k.slots), g.simulated
+    FROM gpu_claim k JOIN gpu g ON g.id = k.gpu_id
+    WHERE k.instance_id = wanted AND (k.org_id = current_org() OR is_operator())
+    ORDER BY g.pci_address, k.slots
+$$;
+
+CREATE FUNCTION public.instance_guard() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'public'
+    AS $$
+BEGIN
+    IF NEW.state <> OLD.state AND NOT EXISTS (
+        SELECT FROM instance_move WHERE from_state = OLD.state AND to_state = NEW.state) THEN
+        RAISE EXCEPTION 'instance % can not go from % to %', OLD.id, OLD.state, NEW.state
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'instance_move';
+    END IF;
+    IF NEW.epoch < OLD.epoch OR NEW.generation < OLD.generation OR NEW.event_seq < OLD.event_seq OR NEW.metered_seq < OLD.metered_seq THEN
+        RAISE EXCEPTION 'instance %: a counter ran backwards', OLD.id
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'instance_counters';
+    END IF;
+    -- What holds slots has a node: a state without one frees nothing by itself.
+    IF NEW.node_id IS NULL AND OLD.node_id IS NOT NULL AND EXISTS (
+        SELECT FROM gpu_claim WHERE instance_id = NEW.id) THEN
+        RAISE EXCEPTION 'instance % leaves its node with claims held', OLD.id
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'instance_claims_held';
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION public.is_operator() RETURNS boolean
+    LANGUAGE sql STABLE PARALLEL SAFE
+    AS $$ SELECT COALESCE(current_setting('tenon.operator', true), '') = 'on' $$;
+
+CREATE FUNCTION public.node_touch(touched uuid) RETURNS bigint
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'public'
+    AS $$ UPDATE node SET generation = generation + 1 WHERE id = touched RETURNING generation $$;
+
+CREATE FUNCTION public.price_guard() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    IF OLD.starts_at <= now() THEN
+        RAISE EXCEPTION 'the price of % from % has started and can not change', OLD.sku, OLD.starts_at
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'price_started';
+    END IF;
+    IF TG_OP = 'DELETE' THEN RETURN OLD; END IF;
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION public.project_quota_guard() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    IF NEW.used > OLD.used AND NEW.used > NEW.limit_amount THEN
+        RAISE EXCEPTION 'quota % exceeded: limit %, would use %', NEW.resource, NEW.limit_amount, NEW.used
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'project_quota_limit',
+                DETAIL = json_build_object('resource', NEW.resource, 'limit', NEW.limit_amount, 'used', OLD.used, 'asked', NEW.used - OLD.used)::text;
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION public.proven_until(wanted uuid) RETURNS timestamp with time zone
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'public'
+    AS $$ SELECT received_at FROM observation WHERE instance_id = wanted $$;
+
+CREATE FUNCTION public.queue_length(of_pool uuid) RETURNS bigint
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'public'
+    AS $$ SELECT count(*) FROM instance WHERE state = 'queued' AND pool_id = of_pool $$;
+
+CREATE FUNCTION public.segment_guard() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    IF TG_OP = 'DELETE' OR OLD.ended_at IS NOT NULL
+        OR (to_jsonb(OLD) - 'ended_at') IS DISTINCT FROM (to_jsonb(NEW) - 'ended_at') THEN
+        RAISE EXCEPTION 'segment % is a record: it may be closed once, and never changed', OLD.id
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'segment_record';
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE TABLE public.alarm (
+    id uuid NOT NULL,
+    key text NOT NULL,
+    severity text NOT NULL,
+    subject text NOT NULL,
+    message text NOT NULL,
+    opened_at timestamp with time zone DEFAULT now() NOT NULL,
+    acknowledged_at timestamp with time zone,
+    cleared_at timestamp with time zone,
+    CONSTRAINT alarm_severity_check CHECK ((severity = ANY (ARRAY['warning'::text, 'critical'::text])))
+);
+
+CREATE TABLE public.api_token (
+    id uuid NOT NULL,
+    org_id uuid NOT NULL,
+    user_id uuid NOT NULL,
+    name text NOT NULL,
+    hint text NOT NULL,
+    hash bytea NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    expires_at timestamp with time zone,
+    revoked_at timestamp with time zone,
+    last_used_at timestamp with time zone,
+    CONSTRAINT api_token_hash_check CHECK ((octet_length(hash) = 32)),
+    CONSTRAINT api_token_name_check CHECK ((name ~ '^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$'::text))
+);
+
+CREATE TABLE public.app_user (
+    id uuid NOT NULL,
+    email text NOT NULL,
+    name text DEFAULT ''::text NOT NULL,
+    password_hash text DEFAULT ''::text NOT NULL,
+    operator boolean DEFAULT false NOT NULL,
+    disabled boolean DEFAULT false NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT app_user_email_check CHECK ((email = lower(email)))
+);
+
+CREATE TABLE public.audit (
+    seq bigint NOT NULL,
+    at timestamp with time zone DEFAULT now() NOT NULL,
+    org_id uuid,
+    user_id uuid,
+    token_id uuid,
+    session_id uuid,
+    address text DEFAULT ''::text NOT NULL,
+    action text NOT NULL,
+    resource text NOT NULL,
+    request_id text NOT NULL,
+    detail jsonb DEFAULT '{}'::jsonb NOT NULL
+);
+
+ALTER TABLE public.audit ALTER COLUMN seq ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.audit_seq_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE public.cloud_state (
+    only_row boolean DEFAULT true NOT NULL,
+    cloud_id text NOT NULL,
+    era uuid NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT cloud_state_cloud_id_check CHECK ((cloud_id ~ '^[0-9a-f]{8}$'::text)),
+    CONSTRAINT cloud_state_only_row_check CHECK (only_row)
+);
+
+CREATE TABLE public.event (
+    cursor bigint NOT NULL,
+    xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
+    id uuid NOT NULL,
+    org_id uuid NOT NULL,
+    project_id uuid NOT NULL,
+    resource text NOT NULL,
+    resource_id uuid NOT NULL,
+    seq bigint NOT NULL,
+    verb text NOT NULL,
+    message text DEFAULT ''::text NOT NULL,
+    at timestamp with time zone NOT NULL,
+    data jsonb DEFAULT '{}'::jsonb NOT NULL,
+    CONSTRAINT event_resource_check CHECK ((resource = ANY (ARRAY['instance'::text, 'image'::text, 'project'::text])))
+);
+
+ALTER TABLE public.event ALTER COLUMN cursor ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.event_cursor_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE public.flavor (
+    id uuid NOT NULL,
+    name text NOT NULL,
+    description text DEFAULT ''::text NOT NULL,
+    gpu_count integer DEFAULT 0 NOT NULL,
+    gpu_model text DEFAULT ''::text NOT NULL,
+    gpu_mode text DEFAULT ''::text NOT NULL,
+    gpu_profile text DEFAULT ''::text NOT NULL,
+    vcpu integer NOT NULL,
+    memory_mib bigint NOT NULL,
+    disk_mib bigint NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    retired_at timestamp with time zone,
+    CONSTRAINT flavor_check CHECK (((gpu_count = 0) = ((gpu_model = ''::text) AND (gpu_mode = ''::text) AND (gpu_profile = ''::text)))),
+    CONSTRAINT flavor_disk_mib_check CHECK (((disk_mib >= 64) AND (disk_mib <= 16777216))),
+    CONSTRAINT flavor_gpu_count_check CHECK (((gpu_count >= 0) AND (gpu_count <= 16))),
+    CONSTRAINT flavor_gpu_mode_check CHECK ((gpu_mode = ANY (ARRAY[''::text, 'whole'::text, 'mig'::text, 'shared'::text, 'vgpu'::text]))),
+    CONSTRAINT flavor_memory_mib_check CHECK (((memory_mib >= 64) AND (memory_mib <= 16777216))),
+    CONSTRAINT flavor_name_check CHECK ((name ~ '^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$'::text)),
+    CONSTRAINT flavor_vcpu_check CHECK (((vcpu >= 1) AND (vcpu <= 1024)))
+);
+
+CREATE TABLE public.gpu (
+    id uuid NOT NULL,
+    node_id uuid NOT NULL,
+    uuid text NOT NULL,
+    pci_address text NOT NULL,
+    index integer DEFAULT 0 NOT NULL,
+    model text NOT NULL,
+    geometry text NOT NULL,
+    mode text NOT NULL,
+    state text NOT NULL,
+    reason text DEFAULT ''::text NOT NULL,
+    memory_mib bigint NOT NULL,
+    numa_node integer DEFAULT '-1'::integer NOT NULL,
+    nvlink text[] DEFAULT '{}'::text[] NOT NULL,
+    simulated boolean DEFAULT false NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT gpu_memory_mib_check CHECK ((memory_mib > 0)),
+    CONSTRAINT gpu_mode_check CHECK ((mode = ANY (ARRAY['whole'::text, 'mig'::text, 'shared'::text, 'vgpu'::text]))),
+    CONSTRAINT gpu_pci_address_check CHECK ((pci_address ~ '^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]$'::text)),
+    CONSTRAINT gpu_state_check CHECK ((state = ANY (ARRAY['ready'::text, 'cleaning'::text, 'quarantined'::text, 'unhealthy'::text, 'missing'::text, 'unknown'::text])))
+);
+
+CREATE TABLE public.gpu_claim (
+    id uuid NOT NULL,
+    gpu_id uuid NOT NULL,
+    org_id uuid NOT NULL,
+    project_id uuid NOT NULL,
+    instance_id uuid NOT NULL,
+    epoch bigint NOT NULL,
+    mode text NOT NULL,
+    geometry text NOT NULL,
+    profile text NOT NULL,
+    slots int4range NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL
+);
+
+CREATE TABLE public.idempotency (
+    org_id uuid NOT NULL,
+    actor_id uuid NOT NULL,
+    key text NOT NULL,
+    operation text NOT NULL,
+    request_hash bytea NOT NULL,
+    status integer NOT NULL,
+    response bytea NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT idempotency_key_check CHECK (((length(key) >= 1) AND (length(key) <= 255)))
+);
+
+CREATE TABLE public.image (
+    id uuid NOT NULL,
+    org_id uuid NOT NULL,
+    name text NOT NULL,
+    kind text NOT NULL,
+    ref text NOT NULL,
+    digest text NOT NULL,
+    embedded boolean NOT NULL,
+    size_bytes bigint DEFAULT 0 NOT NULL,
+    description text DEFAULT ''::text NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    deleted_at timestamp with time zone,
+    CONSTRAINT image_digest_check CHECK ((digest ~ '^sha256:[0-9a-f]{64}$'::text)),
+    CONSTRAINT image_kind_check CHECK ((kind = ANY (ARRAY['container'::text, 'vm'::text, 'notebook'::text]))),
+    CONSTRAINT image_name_check CHECK ((name ~ '^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$'::text))
+);
+
+CREATE TABLE public.instance (
+    id uuid NOT NULL,
+    org_id uuid NOT NULL,
+    project_id uuid NOT NULL,
+    name text NOT NULL,
+    kind text NOT NULL,
+    image_org_id uuid NOT NULL,
+    image_id uuid NOT NULL,
+    image_digest text NOT NULL,
+    flavor_id uuid NOT NULL,
+    pool_id uuid NOT NULL,
+    gpu_count integer NOT NULL,
+    gpu_model text NOT NULL,
+    gpu_mode text NOT NULL,
+    gpu_profile text NOT NULL,
+    vcpu integer NOT NULL,
+    memory_mib bigint NOT NULL,
+    disk_mib bigint NOT NULL,
+    command text[],
+    env jsonb DEFAULT '{}'::jsonb NOT NULL,
+    labels jsonb DEFAULT '{}'::jsonb NOT NULL,
+    desired_state text DEFAULT 'running'::text NOT NULL,
+    generation bigint DEFAULT 1 NOT NULL,
+    state text DEFAULT 'queued'::text NOT NULL,
+    observed_generation bigint DEFAULT 0 NOT NULL,
+    state_at timestamp with time zone DEFAULT now() NOT NULL,
+    deadline_at timestamp with time zone,
+    reason text DEFAULT ''::text NOT NULL,
+    message text DEFAULT ''::text NOT NULL,
+    reasons jsonb DEFAULT '[]'::jsonb NOT NULL,
+    progress integer,
+    exit_code integer,
+    last_lines text DEFAULT ''::text NOT NULL,
+    node_id uuid,
+    epoch bigint DEFAULT 0 NOT NULL,
+    address text DEFAULT ''::text NOT NULL,
+    holds_quota boolean DEFAULT true NOT NULL,
+    queued_at timestamp with time zone DEFAULT now() NOT NULL,
+    started_at timestamp with time zone,
+    deleted_at timestamp with time zone,
+    created_by uuid NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    event_seq bigint DEFAULT 0 NOT NULL,
+    metered_seq bigint DEFAULT 0 NOT NULL,
+    CONSTRAINT instance_check CHECK (((image_org_id = org_id) OR (image_org_id = '00000000-0000-7000-8000-000000000000'::uuid))),
+    CONSTRAINT instance_check1 CHECK (((node_id IS NOT NULL) = (state = ANY (ARRAY['starting'::text, 'running'::text, 'stopping'::text, 'deleting'::text])))),
+    CONSTRAINT instance_check2 CHECK (((deleted_at IS NOT NULL) = (state = 'deleted'::text))),
+    CONSTRAINT instance_check3 CHECK ((metered_seq <= event_seq)),
+    CONSTRAINT instance_desired_state_check CHECK ((desired_state = ANY (ARRAY['running'::text, 'stopped'::text, 'deleted'::text]))),
+    CONSTRAINT instance_kind_check CHECK ((kind = ANY (ARRAY['container'::text, 'vm'::text, 'notebook'::text]))),
+    CONSTRAINT instance_last_lines_check CHECK ((octet_length(last_lines) <= 65536)),
+    CONSTRAINT instance_name_check CHECK ((name ~ '^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$'::text)),
+    CONSTRAINT instance_progress_check CHECK (((progress >= 0) AND (progress <= 100))),
+    CONSTRAINT instance_state_check CHECK ((state = ANY (ARRAY['queued'::text, 'starting'::text, 'running'::text, 'stopping'::text, 'stopped'::text, 'failed'::text, 'deleting'::text, 'deleted'::text])))
+);
+
+CREATE TABLE public.instance_move (
+    from_state text NOT NULL,
+    to_state text NOT NULL
+);
+
+CREATE TABLE public.leader (
+    name text NOT NULL,
+    holder text NOT NULL,
+    term bigint NOT NULL,
+    expires_at timestamp with time zone NOT NULL
+);
+
+CREATE TABLE public.membership (
+    org_id uuid NOT NULL,
+    user_id uuid NOT NULL,
+    role text NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT membership_role_check CHECK ((role = ANY (ARRAY['owner'::text, 'admin'::text, 'member'::text, 'auditor'::text])))
+);
+
+CREATE TABLE public.node (
+    id uuid NOT NULL,
+    name text NOT NULL,
+    pool_id uuid NOT NULL,
+    state text DEFAULT 'late'::text NOT NULL,
+    drained boolean DEFAULT false NOT NULL,
+    simulated boolean DEFAULT false NOT NULL,
+    vcpu integer NOT NULL,
+    memory_mib bigint NOT NULL,
+    cpu_overcommit double precision DEFAULT 4 NOT NULL,
+    agent_version text DEFAULT ''::text NOT NULL,
+    boot_id text DEFAULT ''::text NOT NULL,
+    drivers jsonb DEFAULT '{}'::jsonb NOT NULL,
+    orphans jsonb DEFAULT '[]'::jsonb NOT NULL,
+    generation bigint DEFAULT 0 NOT NULL,
+    ack_era uuid,
+    ack_generation bigint DEFAULT 0 NOT NULL,
+    last_seen_at timestamp with time zone,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT node_cpu_overcommit_check CHECK ((cpu_overcommit >= (1)::double precision)),
+    CONSTRAINT node_memory_mib_check CHECK ((memory_mib >= 0)),
+    CONSTRAINT node_name_check CHECK ((name ~ '^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$'::text)),
+    CONSTRAINT node_state_check CHECK ((state = ANY (ARRAY['ready'::text, 'late'::text, 'lost'::text]))),
+    CONSTRAINT node_vcpu_check CHECK ((vcpu >= 0))
+);
+
+CREATE TABLE public.node_certificate (
+    serial text NOT NULL,
+    node_id uuid NOT NULL,
+    not_after timestamp with time zone NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    revoked_at timestamp with time zone
+);
+
+CREATE TABLE public.node_join_token (
+    hash bytea NOT NULL,
+    pool_id uuid NOT NULL,
+    simulated boolean DEFAULT false NOT NULL,
+    created_by uuid,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    used_at timestamp with time zone,
+    node_id uuid,
+    CONSTRAINT node_join_token_hash_check CHECK ((octet_length(hash) = 32))
+);
+
+CREATE TABLE public.observation (
+    instance_id uuid NOT NULL,
+    node_id uuid NOT NULL,
+    epoch bigint NOT NULL,
+    generation bigint NOT NULL,
+    state text NOT NULL,
+    reason text DEFAULT ''::text NOT NULL,
+    message text DEFAULT ''::text NOT NULL,
+    progress integer,
+    exit_code integer,
+    last_lines text DEFAULT ''::text NOT NULL,
+    address text DEFAULT ''::text NOT NULL,
+    state_for interval DEFAULT '00:00:00'::interval NOT NULL,
+    ran_for interval DEFAULT '00:00:00'::interval NOT NULL,
+    received_at timestamp with time zone DEFAULT now() NOT NULL,
+    seq bigint DEFAULT 1 NOT NULL,
+    handled_seq bigint DEFAULT 0 NOT NULL,
+    CONSTRAINT observation_last_lines_check CHECK ((octet_length(last_lines) <= 65536)),
+    CONSTRAINT observation_progress_check CHECK (((progress >= 0) AND (progress <= 100))),
+    CONSTRAINT observation_state_check CHECK ((state = ANY (ARRAY['pending'::text, 'pulling'::text, 'starting'::text, 'running'::text, 'stopping'::text, 'stopped'::text, 'failed'::text, 'gone'::text])))
+);
+
+CREATE TABLE public.placement_shape (
+    geometry text NOT NULL,
+    mode text NOT NULL,
+    profile text NOT NULL,
+    slots int4range NOT NULL,
+    CONSTRAINT placement_shape_slots_check CHECK (((NOT isempty(slots)) AND (NOT lower_inf(slots)) AND (NOT upper_inf(slots))))
+);
+
+CREATE TABLE public.pool (
+    id uuid NOT NULL,
+    name text NOT NULL,
+    simulated boolean DEFAULT false NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT pool_name_check CHECK ((name ~ '^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$'::text))
+);
+
+CREATE TABLE public.price (
+    id uuid NOT NULL,
+    sku text NOT NULL,
+    currency text DEFAULT 'USD'::text NOT NULL,
+    micros_per_hour bigint NOT NULL,
+    starts_at timestamp with time zone NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT price_currency_check CHECK ((currency ~ '^[A-Z]{3}$'::text)),
+    CONSTRAINT price_micros_per_hour_check CHECK ((micros_per_hour >= 0)),
+    CONSTRAINT price_sku_check CHECK ((sku ~ '^(gpu/[a-z0-9-]+/[a-z0-9+]+|vcpu|memory_gib)$'::text))
+);
+
+CREATE TABLE public.project (
+    id uuid NOT NULL,
+    org_id uuid NOT NULL,
+    name text NOT NULL,
+    display_name text DEFAULT ''::text NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT project_name_check CHECK ((name ~ '^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$'::text))
+);
+
+CREATE TABLE public.project_quota (
+    org_id uuid NOT NULL,
+    project_id uuid NOT NULL,
+    resource text NOT NULL,
+    limit_amount bigint,
+    used bigint DEFAULT 0 NOT NULL,
+    CONSTRAINT project_quota_limit_amount_check CHECK ((limit_amount >= 0)),
+    CONSTRAINT project_quota_resource_check CHECK ((resource = ANY (ARRAY['gpu_milli'::text, 'instances'::text, 'memory_mib'::text, 'vcpu'::text]))),
+    CONSTRAINT project_quota_used_check CHECK ((used >= 0))
+);
+
+CREATE TABLE public.sealed_key (
+    name text NOT NULL,
+    kind text NOT NULL,
+    public bytea NOT NULL,
+    ciphertext bytea NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    retired_at timestamp with time zone,
+    CONSTRAINT sealed_key_kind_check CHECK ((kind = ANY (ARRAY['node_ca'::text, 'jwt'::text])))
+);
+
+CREATE TABLE public.segment (
+    id uuid NOT NULL,
+    org_id uuid NOT NULL,
+    project_id uuid NOT NULL,
+    instance_id uuid NOT NULL,
+    kind text NOT NULL,
+    state text NOT NULL,
+    gpu_count integer NOT NULL,
+    gpu_model text NOT NULL,
+    gpu_mode text NOT NULL,
+    gpu_profile text NOT NULL,
+    vcpu integer NOT NULL,
+    memory_mib bigint NOT NULL,
+    started_at timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone,
+    CONSTRAINT segment_check CHECK ((ended_at >= started_at)),
+    CONSTRAINT segment_kind_check CHECK ((kind = ANY (ARRAY['container'::text, 'vm'::text, 'notebook'::text])))
+);
+
+CREATE TABLE public.usage_correction (
+    id uuid NOT NULL,
+    org_id uuid NOT NULL,
+    segment_id uuid NOT NULL,
+    seconds numeric NOT NULL,
+    cause text NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL
+);
+
+ALTER TABLE ONLY public.alarm
+    ADD CONSTRAINT alarm_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.api_token
+    ADD CONSTRAINT api_token_hash_key UNIQUE (hash);
+
+ALTER TABLE ONLY public.api_token
+    ADD CONSTRAINT api_token_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.app_user
+    ADD CONSTRAINT app_user_email_key UNIQUE (email);
+
+ALTER TABLE ONLY public.app_user
+    ADD CONSTRAINT app_user_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.audit
+    ADD CONSTRAINT audit_pkey PRIMARY KEY (seq);
+
+ALTER TABLE ONLY public.cloud_state
+    ADD CONSTRAINT cloud_state_pkey PRIMARY KEY (only_row);
+
+ALTER TABLE ONLY public.event
+    ADD CONSTRAINT event_id_key UNIQUE (id);
+
+ALTER TABLE ONLY public.event
+    ADD CONSTRAINT event_pkey PRIMARY KEY (cursor);
+
+ALTER TABLE ONLY public.event
+    ADD CONSTRAINT event_resource_id_seq_key UNIQUE (resource_id, seq);
+
+ALTER TABLE ONLY public.flavor
+    ADD CONSTRAINT flavor_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.gpu_claim
+    ADD CONSTRAINT gpu_claim_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.gpu_claim
+    ADD CONSTRAINT gpu_claim_slots EXCLUDE USING gist (gpu_id WITH =, slots WITH &&);
+
+ALTER TABLE ONLY public.gpu
+    ADD CONSTRAINT gpu_id_mode_geometry_key UNIQUE (id, mode, geometry);
+
+ALTER TABLE ONLY public.gpu
+    ADD CONSTRAINT gpu_node_id_pci_address_key UNIQUE (node_id, pci_address);
+
+ALTER TABLE ONLY public.gpu
+    ADD CONSTRAINT gpu_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.gpu
+    ADD CONSTRAINT gpu_uuid_key UNIQUE (uuid);
+
+ALTER TABLE ONLY public.idempotency
+    ADD CONSTRAINT idempotency_pkey PRIMARY KEY (org_id, actor_id, key);
+
+ALTER TABLE ONLY public.image
+    ADD CONSTRAINT image_org_id_id_key UNIQUE (org_id, id);
+
+ALTER TABLE ONLY public.image
+    ADD CONSTRAINT image_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.instance_move
+    ADD CONSTRAINT instance_move_pkey PRIMARY KEY (from_state, to_state);
+
+ALTER TABLE ONLY public.instance
+    ADD CONSTRAINT instance_org_id_id_key UNIQUE (org_id, id);
+
+ALTER TABLE ONLY public.instance
+    ADD CONSTRAINT instance_org_id_project_id_id_key UNIQUE (org_id, project_id, id);
+
+ALTER TABLE ONLY public.instance
+    ADD CONSTRAINT instance_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.leader
+    ADD CONSTRAINT leader_pkey PRIMARY KEY (name);
+
+ALTER TABLE ONLY public.membership
+    ADD CONSTRAINT membership_pkey PRIMARY KEY (org_id, user_id);
+
+ALTER TABLE ONLY public.node_certificate
+    ADD CONSTRAINT node_certificate_pkey PRIMARY KEY (serial);
+
+ALTER TABLE ONLY public.node_join_token
+    ADD CONSTRAINT node_join_token_pkey PRIMARY KEY (hash);
+
+ALTER TABLE ONLY public.node
+    ADD CONSTRAINT node_name_key UNIQUE (name);
+
+ALTER TABLE ONLY public.node
+    ADD CONSTRAINT node_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.observation
+    ADD CONSTRAINT observation_pkey PRIMARY KEY (instance_id);
+
+ALTER TABLE ONLY public.organisation
+    ADD CONSTRAINT organisation_name_key UNIQUE (name);
+
+ALTER TABLE ONLY public.organisation
+    ADD CONSTRAINT organisation_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.placement_shape
+    ADD CONSTRAINT placement_shape_pkey PRIMARY KEY (geometry, mode, profile, slots);
+
+ALTER TABLE ONLY public.pool
+    ADD CONSTRAINT pool_name_key UNIQUE (name);
+
+ALTER TABLE ONLY public.pool
+    ADD CONSTRAINT pool_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.price
+    ADD CONSTRAINT price_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.price
+    ADD CONSTRAINT price_sku_starts_at_key UNIQUE (sku, starts_at);
+
+ALTER TABLE ONLY public.project
+    ADD CONSTRAINT project_org_id_id_key UNIQUE (org_id, id);
+
+ALTER TABLE ONLY public.project
+    ADD CONSTRAINT project_org_id_name_key UNIQUE (org_id, name);
+
+ALTER TABLE ONLY public.project
+    ADD CONSTRAINT project_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.project_quota
+    ADD CONSTRAINT project_quota_pkey PRIMARY KEY (project_id, resource);
+
+ALTER TABLE ONLY public.sealed_key
+    ADD CONSTRAINT sealed_key_pkey PRIMARY KEY (name);
+
+ALTER TABLE ONLY public.segment
+    ADD CONSTRAINT segment_org_id_id_key UNIQUE (org_id, id);
+
+ALTER TABLE ONLY public.segment
+    ADD CONSTRAINT segment_overlap EXCLUDE USING gist (instance_id WITH =, tstzrange(started_at, ended_at) WITH &&);
+
+ALTER TABLE ONLY public.segment
+    ADD CONSTRAINT segment_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.session
+    ADD CONSTRAINT session_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.session
+    ADD CONSTRAINT session_refresh_hash_key UNIQUE (refresh_hash);
+
+ALTER TABLE ONLY public.usage_correction
+    ADD CONSTRAINT usage_correction_pkey PRIMARY KEY (id);
+
+CREATE UNIQUE INDEX alarm_open ON public.alarm USING btree (key) WHERE (cleared_at IS NULL);
+
+CREATE UNIQUE INDEX api_token_name ON public.api_token USING btree (org_id, user_id, name) WHERE (revoked_at IS NULL);
+
+CREATE INDEX audit_org ON public.audit USING btree (org_id, seq);
+
+CREATE INDEX event_stream ON public.event USING btree (project_id, xid, cursor);
+
+CREATE UNIQUE INDEX flavor_name ON public.flavor USING btree (name) WHERE (retired_at IS NULL);
+
+CREATE INDEX gpu_claim_instance ON public.gpu_claim USING btree (instance_id);
+
+CREATE UNIQUE INDEX gpu_claim_media ON public.gpu_claim USING btree (gpu_id) WHERE (profile ~~ '%+me'::text);
+
+CREATE INDEX gpu_claim_org ON public.gpu_claim USING btree (org_id);
+
+CREATE INDEX gpu_node ON public.gpu USING btree (node_id);
+
+CREATE INDEX idempotency_age ON public.idempotency USING btree (created_at);
+
+CREATE UNIQUE INDEX image_name ON public.image USING btree (org_id, name) WHERE (deleted_at IS NULL);
+
+CREATE INDEX instance_deadline ON public.instance USING btree (deadline_at) WHERE (deadline_at IS NOT NULL);
+
+CREATE INDEX instance_image ON public.instance USING btree (image_id) WHERE (state <> 'deleted'::text);
+
+CREATE UNIQUE INDEX instance_name ON public.instance USING btree (project_id, name) WHERE (state <> 'deleted'::text);
+
+CREATE INDEX instance_node ON public.instance USING btree (node_id) WHERE (node_id IS NOT NULL);
+
+CREATE INDEX instance_project ON public.instance USING btree (project_id, id);
+
+CREATE INDEX instance_queue ON public.instance USING btree (queued_at, id) WHERE (state = 'queued'::text);
+
+CREATE INDEX instance_unmetered ON public.instance USING btree (id) WHERE (metered_seq < event_seq);
+
+CREATE INDEX instance_unsettled ON public.instance USING btree (id) WHERE (((desired_state = 'stopped'::text) AND (state = ANY (ARRAY['queued'::text, 'starting'::text, 'running'::text]))) OR ((desired_state = 'deleted'::text) AND (state = ANY (ARRAY['queued'::text, 'starting'::text, 'running'::text, 'stopping'::text, 'stopped'::text, 'failed'::text]))));
+
+CREATE INDEX membership_user ON public.membership USING btree (user_id);
+
+CREATE INDEX node_certificate_node ON public.node_certificate USING btree (node_id);
+
+CREATE INDEX observation_node ON public.observation USING btree (node_id);
+
+CREATE INDEX observation_unhandled ON public.observation USING btree (instance_id) WHERE (handled_seq < seq);
+
+CREATE INDEX segment_open ON public.segment USING btree (instance_id) WHERE (ended_at IS NULL);
+
+CREATE INDEX segment_project ON public.segment USING btree (project_id, started_at);
+
+CREATE INDEX session_of_user ON public.session USING btree (user_id);
+
+CREATE INDEX session_previous ON public.session USING btree (previous_hash) WHERE (previous_hash IS NOT NULL);
+
+CREATE INDEX usage_correction_segment ON public.usage_correction USING btree (segment_id);
+
+CREATE TRIGGER instance_guard BEFORE UPDATE ON public.instance FOR EACH ROW EXECUTE FUNCTION public.instance_guard();
+
+CREATE TRIGGER price_guard BEFORE DELETE OR UPDATE ON public.price FOR EACH ROW EXECUTE FUNCTION public.price_guard();
+
+CREATE TRIGGER project_quota_guard BEFORE UPDATE ON public.project_quota FOR EACH ROW EXECUTE FUNCTION public.project_quota_guard();
+
+CREATE TRIGGER segment_guard BEFORE DELETE OR UPDATE ON public.segment FOR EACH ROW EXECUTE FUNCTION public.segment_guard();
+
+ALTER TABLE ONLY public.api_token
+    ADD CONSTRAINT api_token_org_id_user_id_fkey FOREIGN KEY (org_id, user_id) REFERENCES public.membership(org_id, user_id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.audit
+    ADD CONSTRAINT audit_org_id_fkey FOREIGN KEY (org_id) REFERENCES public.organisation(id);
+
+ALTER TABLE ONLY public.event
+    ADD CONSTRAINT event_org_id_project_id_fkey FOREIGN KEY (org_id, project_id) REFERENCES public.project(org_id, id);
+
+ALTER TABLE ONLY public.gpu_claim
+    ADD CONSTRAINT gpu_claim_geometry_mode_profile_slots_fkey FOREIGN KEY (geometry, mode, profile, slots) REFERENCES public.placement_shape(geometry, mode, profile, slots);
+
+ALTER TABLE ONLY public.gpu_claim
+    ADD CONSTRAINT gpu_claim_gpu_id_mode_geometry_fkey FOREIGN KEY (gpu_id, mode, geometry) REFERENCES public.gpu(id, mode, geometry);
+
+ALTER TABLE ONLY public.gpu_claim
+    ADD CONSTRAINT gpu_claim_org_id_project_id_instance_id_fkey FOREIGN KEY (org_id, project_id, instance_id) REFERENCES public.instance(org_id, project_id, id);
+
+ALTER TABLE ONLY public.gpu
+    ADD CONSTRAINT gpu_node_id_fkey FOREIGN KEY (node_id) REFERENCES public.node(id);
+
+ALTER TABLE ONLY public.idempotency
+    ADD CONSTRAINT idempotency_org_id_fkey FOREIGN KEY (org_id) REFERENCES public.organisation(id);
+
+ALTER TABLE ONLY public.image
+    ADD CONSTRAINT image_org_id_fkey FOREIGN KEY (org_id) REFERENCES public.organisation(id);
+
+ALTER TABLE ONLY public.instance
+    ADD CONSTRAINT instance_created_by_fkey FOREIGN KEY (created_by) REFERENCES public.app_user(id);
+
+ALTER TABLE ONLY public.instance
+    ADD CONSTRAINT instance_flavor_id_fkey FOREIGN KEY (flavor_id) REFERENCES public.flavor(id);
+
+ALTER TABLE ONLY public.instance
+    ADD CONSTRAINT instance_image_org_id_image_id_fkey FOREIGN KEY (image_org_id, image_id) REFERENCES public.image(org_id, id);
+
+ALTER TABLE ONLY public.instance
+    ADD CONSTRAINT instance_node_id_fkey FOREIGN KEY (node_id) REFERENCES public.node(id);
+
+ALTER TABLE ONLY public.instance
+    ADD CONSTRAINT instance_org_id_project_id_fkey FOREIGN KEY (org_id, project_id) REFERENCES public.project(org_id, id);
+
+ALTER TABLE ONLY public.instance
+    ADD CONSTRAINT instance_pool_id_fkey FOREIGN KEY (pool_id) REFERENCES public.pool(id);
+
+ALTER TABLE ONLY public.membership
+    ADD CONSTRAINT membership_org_id_fkey FOREIGN KEY (org_id) REFERENCES public.organisation(id);
+
+ALTER TABLE ONLY public.membership
+    ADD CONSTRAINT membership_user_id_fkey FOREIGN KEY (user_id) REFERENCES public.app_user(id);
+
+ALTER TABLE ONLY public.node_certificate
+    ADD CONSTRAINT node_certificate_node_id_fkey FOREIGN KEY (node_id) REFERENCES public.node(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.node_join_token
+    ADD CONSTRAINT node_join_token_created_by_fkey FOREIGN KEY (created_by) REFERENCES public.app_user(id);
+
+ALTER TABLE ONLY public.node_join_token
+    ADD CONSTRAINT node_join_token_node_id_fkey FOREIGN KEY (node_id) REFERENCES public.node(id) ON DELETE SET NULL;
+
+ALTER TABLE ONLY public.node_join_token
+    ADD CONSTRAINT node_join_token_pool_id_fkey FOREIGN KEY (pool_id) REFERENCES public.pool(id);
+
+ALTER TABLE ONLY public.node
+    ADD CONSTRAINT node_pool_id_fkey FOREIGN KEY (pool_id) REFERENCES public.pool(id);
+
+ALTER TABLE ONLY public.observation
+    ADD CONSTRAINT observation_instance_id_fkey FOREIGN KEY (instance_id) REFERENCES public.instance(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.observation
+    ADD CONSTRAINT observation_node_id_fkey FOREIGN KEY (node_id) REFERENCES public.node(id);
+
+ALTER TABLE ONLY public.project
+    ADD CONSTRAINT project_org_id_fkey FOREIGN KEY (org_id) REFERENCES public.organisation(id);
+
+ALTER TABLE ONLY public.project_quota
+    ADD CONSTRAINT project_quota_org_id_project_id_fkey FOREIGN KEY (org_id, project_id) REFERENCES public.project(org_id, id);
+
+ALTER TABLE ONLY public.segment
+    ADD CONSTRAINT segment_org_id_project_id_instance_id_fkey FOREIGN KEY (org_id, project_id, instance_id) REFERENCES public.instance(org_id, project_id, id);
+
+ALTER TABLE ONLY public.session
+    ADD CONSTRAINT session_user_id_fkey FOREIGN KEY (user_id) REFERENCES public.app_user(id);
+
+ALTER TABLE ONLY public.usage_correction
+    ADD CONSTRAINT usage_correction_org_id_segment_id_fkey FOREIGN KEY (org_id, segment_id) REFERENCES public.segment(org_id, id);
+
+ALTER TABLE public.alarm ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.api_token ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.app_user ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.audit ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.event ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.gpu ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.gpu_claim ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.idempotency ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.image ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.instance ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.membership ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.node ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.node_certificate ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.observation ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY offered ON public.image FOR SELECT TO tenon_api USING ((org_id = '00000000-0000-7000-8000-000000000000'::uuid));
+
+CREATE POLICY operator ON public.alarm FOR SELECT TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
+
+CREATE POLICY operator ON public.gpu FOR SELECT TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
+
+CREATE POLICY operator ON public.gpu_claim FOR SELECT TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
+
+CREATE POLICY operator ON public.instance FOR SELECT TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
+
+CREATE POLICY operator ON public.membership FOR SELECT TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
+
+CREATE POLICY operator ON public.node FOR SELECT TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
+
+CREATE POLICY operator ON public.node_certificate FOR SELECT TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
+
+CREATE POLICY operator ON public.organisation FOR SELECT TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
+
+CREATE POLICY operator ON public.project FOR SELECT TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
+
+CREATE POLICY operator ON public.project_quota FOR SELECT TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
+
+CREATE POLICY operator_audit ON public.audit FOR INSERT TO tenon_api WITH CHECK (( SELECT public.is_operator() AS is_operator));
+
+CREATE POLICY operator_change ON public.alarm FOR UPDATE TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
+
+CREATE POLICY operator_change ON public.node FOR UPDATE TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
+
+CREATE POLICY operator_change ON public.project_quota FOR UPDATE TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
+
+CREATE POLICY operator_make ON public.membership FOR INSERT TO tenon_api WITH CHECK (( SELECT public.is_operator() AS is_operator));
+
+CREATE POLICY operator_make ON public.organisation FOR INSERT TO tenon_api WITH CHECK (( SELECT public.is_operator() AS is_operator));
+
+CREATE POLICY operator_make ON public.project FOR INSERT TO tenon_api WITH CHECK (( SELECT public.is_operator() AS is_operator));
+
+CREATE POLICY operator_make ON public.project_quota FOR INSERT TO tenon_api WITH CHECK (( SELECT public.is_operator() AS is_operator));
+
+CREATE POLICY operator_write ON public.image TO tenon_api USING ((( SELECT public.is_operator() AS is_operator) AND (org_id = '00000000-0000-7000-8000-000000000000'::uuid))) WITH CHECK ((( SELECT public.is_operator() AS is_operator) AND (org_id = '00000000-0000-7000-8000-000000000000'::uuid)));
+
+ALTER TABLE public.organisation ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY own ON public.gpu TO tenon_node USING ((node_id = ( SELECT public.current_node() AS current_node))) WITH CHECK ((node_id = ( SELECT public.current_node() AS current_node)));
+
+CREATE POLICY own ON public.gpu_claim FOR SELECT TO tenon_node USING ((gpu_id IN ( SELECT gpu.id
+   FROM public.gpu
+  WHERE (gpu.node_id = ( SELECT public.current_node() AS current_node)))));
+
+CREATE POLICY own ON public.image FOR SELECT TO tenon_node USING ((id IN ( SELECT instance.image_id
+   FROM public.instance
+  WHERE (instance.node_id = ( SELECT public.current_node() AS current_node)))));
+
+CREATE POLICY own ON public.instance FOR SELECT TO tenon_node USING ((node_id = ( SELECT public.current_node() AS current_node)));
+
+CREATE POLICY own ON public.node TO tenon_node USING ((id = ( SELECT public.current_node() AS current_node))) WITH CHECK ((id = ( SELECT public.current_node() AS current_node)));
+
+CREATE POLICY own ON public.node_certificate TO tenon_node USING ((node_id = ( SELECT public.current_node() AS current_node))) WITH CHECK ((node_id = ( SELECT public.current_node() AS current_node)));
+
+CREATE POLICY own ON public.observation TO tenon_node USING ((node_id = ( SELECT public.current_node() AS current_node))) WITH CHECK (((node_id = ( SELECT public.current_node() AS current_node)) AND (instance_id IN ( SELECT instance.id
+   FROM public.instance
+  WHERE (instance.node_id = ( SELECT public.current_node() AS current_node))))));
+
+ALTER TABLE public.project ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.project_quota ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.segment ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.session ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY system ON public.alarm TO tenon_system USING (true) WITH CHECK (true);
+
+CREATE POLICY system ON public.api_token TO tenon_system USING (true) WITH CHECK (true);
+
+CREATE POLICY system ON public.app_user TO tenon_system USING (true) WITH CHECK (true);
+
+CREATE POLICY system ON public.audit TO tenon_system USING (true) WITH CHECK (true);
+
+CREATE POLICY system ON public.event TO tenon_system USING (true) WITH CHECK (true);
+
+CREATE POLICY system ON public.gpu TO tenon_system USING (true) WITH CHECK (true);
+
+CREATE POLICY system ON public.gpu_claim TO tenon_system USING (true) WITH CHECK (true);
+
+CREATE POLICY system ON public.idempotency TO tenon_system USING (true) WITH CHECK (true);
+
+CREATE POLICY system ON public.image TO tenon_system USING (true) WITH CHECK (true);
+
+CREATE POLICY system ON public.instance TO tenon_system USING (true) WITH CHECK (true);
+
+CREATE POLICY system ON public.membership TO tenon_system USING (true) WITH CHECK (true);
+
+CREATE POLICY system ON public.node TO tenon_system USING (true) WITH CHECK (true);
+
+CREATE POLICY system ON public.node_certificate TO tenon_system USING (true) WITH CHECK (true);
+
+CREATE POLICY system ON public.observation TO tenon_system USING (true) WITH CHECK (true);
+
+CREATE POLICY system ON public.organisation TO tenon_system USING (true) WITH CHECK (true);
+
+CREATE POLICY system ON public.project TO tenon_system USING (true) WITH CHECK (true);
+
+CREATE POLICY system ON public.project_quota TO tenon_system USING (true) WITH CHECK (true);
+
+CREATE POLICY system ON public.segment TO tenon_system USING (true) WITH CHECK (true);
+
+CREATE POLICY system ON public.session TO tenon_system USING (true) WITH CHECK (true);
+
+CREATE POLICY system ON public.usage_correction TO tenon_system USING (true) WITH CHECK (true);
+
+CREATE POLICY tenant ON public.api_token TO tenon_api USING ((org_id = ( SELECT public.current_org() AS current_org))) WITH CHECK ((org_id = ( SELECT public.current_org() AS current_org)));
+
+CREATE POLICY tenant ON public.app_user FOR SELECT TO tenon_api USING ((EXISTS ( SELECT
+   FROM public.membership m
+  WHERE ((m.org_id = ( SELECT public.current_org() AS current_org)) AND (m.user_id = app_user.id)))));
+
+CREATE POLICY tenant ON public.audit TO tenon_api USING ((org_id = ( SELECT public.current_org() AS current_org))) WITH CHECK ((org_id = ( SELECT public.current_org() AS current_org)));
+
+CREATE POLICY tenant ON public.event TO tenon_api USING ((org_id = ( SELECT public.current_org() AS current_org))) WITH CHECK ((org_id = ( SELECT public.current_org() AS current_org)));
+
+CREATE POLICY tenant ON public.gpu_claim TO tenon_api USING ((org_id = ( SELECT public.current_org() AS current_org))) WITH CHECK ((org_id = ( SELECT public.current_org() AS current_org)));
+
+CREATE POLICY tenant ON public.idempotency TO tenon_api USING ((org_id = ( SELECT public.current_org() AS current_org))) WITH CHECK ((org_id = ( SELECT public.current_org() AS current_org)));
+
+CREATE POLICY tenant ON public.image TO tenon_api USING ((org_id = ( SELECT public.current_org() AS current_org))) WITH CHECK ((org_id = ( SELECT public.current_org() AS current_org)));
+
+CREATE POLICY tenant ON public.instance TO tenon_api USING ((org_id = ( SELECT public.current_org() AS current_org))) WITH CHECK ((org_id = ( SELECT public.current_org() AS current_org)));
+
+CREATE POLICY tenant ON public.membership TO tenon_api USING ((org_id = ( SELECT public.current_org() AS current_org))) WITH CHECK ((org_id = ( SELECT public.current_org() AS current_org)));
+
+CREATE POLICY tenant ON public.organisation FOR SELECT TO tenon_api USING ((id = ( SELECT public.current_org() AS current_org)));
+
+CREATE POLICY tenant ON public.project TO tenon_api USING ((org_id = ( SELECT public.current_org() AS current_org))) WITH CHECK ((org_id = ( SELECT public.current_org() AS current_org)));
+
+CREATE POLICY tenant ON public.project_quota TO tenon_api USING ((org_id = ( SELECT public.current_org() AS current_org))) WITH CHECK ((org_id = ( SELECT public.current_org() AS current_org)));
+
+CREATE POLICY tenant ON public.segment TO tenon_api USING ((org_id = ( SELECT public.current_org() AS current_org))) WITH CHECK ((org_id = ( SELECT public.current_org() AS current_org)));
+
+CREATE POLICY tenant ON public.usage_correction TO tenon_api USING ((org_id = ( SELECT public.current_org() AS current_org))) WITH CHECK ((org_id = ( SELECT public.current_org() AS current_org)));
+
+ALTER TABLE public.usage_correction ENABLE ROW LEVEL SECURITY;
+
+REVOKE USAGE ON SCHEMA public FROM PUBLIC;
+GRANT USAGE ON SCHEMA public TO tenon_api;
+GRANT USAGE ON SCHEMA public TO tenon_system;
+GRANT USAGE ON SCHEMA public TO tenon_node;
+
+REVOKE ALL ON FUNCTION public.auth_memberships(wanted uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.auth_memberships(wanted uuid) TO tenon_api;
+GRANT ALL ON FUNCTION public.auth_memberships(wanted uuid) TO tenon_system;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.organisation TO tenon_system;
+GRANT SELECT,INSERT ON TABLE public.organisation TO tenon_api;
+
+REVOKE ALL ON FUNCTION public.auth_organisations(wanted uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.auth_organisations(wanted uuid) TO tenon_api;
+GRANT ALL ON FUNCTION public.auth_organisations(wanted uuid) TO tenon_system;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.session TO tenon_system;
+
+REVOKE ALL ON FUNCTION public.auth_session_by_refresh(wanted bytea) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.auth_session_by_refresh(wanted bytea) TO tenon_api;
+GRANT ALL ON FUNCTION public.auth_session_by_refresh(wanted bytea) TO tenon_system;
+
+REVOKE ALL ON FUNCTION public.auth_session_live(of_session uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.auth_session_live(of_session uuid) TO tenon_api;
+GRANT ALL ON FUNCTION public.auth_session_live(of_session uuid) TO tenon_system;
+
+REVOKE ALL ON FUNCTION public.auth_session_open(new_id uuid, of_user uuid, hash bytea, until timestamp with time zone, agent text, from_address text) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.auth_session_open(new_id uuid, of_user uuid, hash bytea, until timestamp with time zone, agent text, from_address text) TO tenon_api;
+GRANT ALL ON FUNCTION public.auth_session_open(new_id uuid, of_user uuid, hash bytea, until timestamp with time zone, agent text, from_address text) TO tenon_system;
+
+REVOKE ALL ON FUNCTION public.auth_session_revoke(of_session uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.auth_session_revoke(of_session uuid) TO tenon_api;
+GRANT ALL ON FUNCTION public.auth_session_revoke(of_session uuid) TO tenon_system;
+
+REVOKE ALL ON FUNCTION public.auth_session_rotate(of_session uuid, new_hash bytea, until timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.auth_session_rotate(of_session uuid, new_hash bytea, until timestamp with time zone) TO tenon_api;
+GRANT ALL ON FUNCTION public.auth_session_rotate(of_session uuid, new_hash bytea, until timestamp with time zone) TO tenon_system;
+
+REVOKE ALL ON FUNCTION public.auth_token(wanted bytea) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.auth_token(wanted bytea) TO tenon_api;
+GRANT ALL ON FUNCTION public.auth_token(wanted bytea) TO tenon_system;
+
+REVOKE ALL ON FUNCTION public.auth_token_by_id(wanted uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.auth_token_by_id(wanted uuid) TO tenon_api;
+GRANT ALL ON FUNCTION public.auth_token_by_id(wanted uuid) TO tenon_system;
+
+REVOKE ALL ON FUNCTION public.auth_token_used(used uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.auth_token_used(used uuid) TO tenon_api;
+GRANT ALL ON FUNCTION public.auth_token_used(used uuid) TO tenon_system;
+
+REVOKE ALL ON FUNCTION public.auth_user_by_email(wanted text) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.auth_user_by_email(wanted text) TO tenon_api;
+GRANT ALL ON FUNCTION public.auth_user_by_email(wanted text) TO tenon_system;
+
+REVOKE ALL ON FUNCTION public.auth_user_by_id(wanted uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.auth_user_by_id(wanted uuid) TO tenon_api;
+GRANT ALL ON FUNCTION public.auth_user_by_id(wanted uuid) TO tenon_system;
+
+REVOKE ALL ON FUNCTION public.auth_user_create(new_id uuid, new_email text, new_name text, new_hash text) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.auth_user_create(new_id uuid, new_email text, new_name text, new_hash text) TO tenon_api;
+GRANT ALL ON FUNCTION public.auth_user_create(new_id uuid, new_email text, new_name text, new_hash text) TO tenon_system;
+
+REVOKE ALL ON FUNCTION public.fleet_free() FROM PUBLIC;
+GRANT ALL ON FUNCTION public.fleet_free() TO tenon_api;
+GRANT ALL ON FUNCTION public.fleet_free() TO tenon_system;
+
+REVOKE ALL ON FUNCTION public.image_uses(wanted uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.image_uses(wanted uuid) TO tenon_api;
+GRANT ALL ON FUNCTION public.image_uses(wanted uuid) TO tenon_system;
+
+REVOKE ALL ON FUNCTION public.instance_devices(wanted uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.instance_devices(wanted uuid) TO tenon_api;
+GRANT ALL ON FUNCTION public.instance_devices(wanted uuid) TO tenon_system;
+
+REVOKE ALL ON FUNCTION public.node_touch(touched uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.node_touch(touched uuid) TO tenon_api;
+
+REVOKE ALL ON FUNCTION public.proven_until(wanted uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.proven_until(wanted uuid) TO tenon_api;
+GRANT ALL ON FUNCTION public.proven_until(wanted uuid) TO tenon_system;
+
+REVOKE ALL ON FUNCTION public.queue_length(of_pool uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.queue_length(of_pool uuid) TO tenon_api;
+GRANT ALL ON FUNCTION public.queue_length(of_pool uuid) TO tenon_system;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.alarm TO tenon_system;
+GRANT SELECT ON TABLE public.alarm TO tenon_api;
+
+GRANT UPDATE(acknowledged_at) ON TABLE public.alarm TO tenon_api;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.api_token TO tenon_system;
+GRANT SELECT,INSERT ON TABLE public.api_token TO tenon_api;
+
+GRANT UPDATE(revoked_at) ON TABLE public.api_token TO tenon_api;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.app_user TO tenon_system;
+
+GRANT SELECT(id) ON TABLE public.app_user TO tenon_api;
+
+GRANT SELECT(email) ON TABLE public.app_user TO tenon_api;
+
+GRANT SELECT(name) ON TABLE public.app_user TO tenon_api;
+
+GRANT SELECT(operator) ON TABLE public.app_user TO tenon_api;
+
+GRANT SELECT(disabled) ON TABLE public.app_user TO tenon_api;
+
+GRANT SELECT(created_at) ON TABLE public.app_user TO tenon_api;
+
+GRANT SELECT,INSERT ON TABLE public.audit TO tenon_system;
+GRANT SELECT,INSERT ON TABLE public.audit TO tenon_api;
+
+GRANT USAGE ON SEQUENCE public.audit_seq_seq TO tenon_system;
+GRANT USAGE ON SEQUENCE public.audit_seq_seq TO tenon_api;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.cloud_state TO tenon_system;
+GRANT SELECT ON TABLE public.cloud_state TO tenon_api;
+GRANT SELECT ON TABLE public.cloud_state TO tenon_node;
+
+GRANT SELECT,INSERT ON TABLE public.event TO tenon_system;
+GRANT SELECT,INSERT ON TABLE public.event TO tenon_api;
+
+GRANT USAGE ON SEQUENCE public.event_cursor_seq TO tenon_system;
+GRANT USAGE ON SEQUENCE public.event_cursor_seq TO tenon_api;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.flavor TO tenon_system;
+GRANT SELECT,INSERT,DELETE ON TABLE public.flavor TO tenon_api;
+
+GRANT UPDATE(retired_at) ON TABLE public.flavor TO tenon_api;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.gpu TO tenon_system;
+GRANT SELECT ON TABLE public.gpu TO tenon_api;
+GRANT SELECT,INSERT ON TABLE public.gpu TO tenon_node;
+
+GRANT UPDATE(uuid) ON TABLE public.gpu TO tenon_node;
+
+GRANT UPDATE(index) ON TABLE public.gpu TO tenon_node;
+
+GRANT UPDATE(model) ON TABLE public.gpu TO tenon_node;
+
+GRANT UPDATE(geometry) ON TABLE public.gpu TO tenon_node;
+
+GRANT UPDATE(mode) ON TABLE public.gpu TO tenon_node;
+
+GRANT UPDATE(state) ON TABLE public.gpu TO tenon_node;
+
+GRANT UPDATE(reason) ON TABLE public.gpu TO tenon_node;
+
+GRANT UPDATE(memory_mib) ON TABLE public.gpu TO tenon_node;
+
+GRANT UPDATE(numa_node) ON TABLE public.gpu TO tenon_node;
+
+GRANT UPDATE(nvlink) ON TABLE public.gpu TO tenon_node;
+
+GRANT UPDATE(simulated) ON TABLE public.gpu TO tenon_node;
+
+GRANT UPDATE(updated_at) ON TABLE public.gpu TO tenon_node;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.gpu_claim TO tenon_system;
+GRANT SELECT ON TABLE public.gpu_claim TO tenon_api;
+GRANT SELECT ON TABLE public.gpu_claim TO tenon_node;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.idempotency TO tenon_system;
+GRANT SELECT,INSERT ON TABLE public.idempotency TO tenon_api;
+
+GRANT UPDATE(status) ON TABLE public.idempotency TO tenon_api;
+
+GRANT UPDATE(response) ON TABLE public.idempotency TO tenon_api;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.image TO tenon_system;
+GRANT SELECT,INSERT ON TABLE public.image TO tenon_api;
+GRANT SELECT ON TABLE public.image TO tenon_node;
+
+GRANT UPDATE(ref) ON TABLE public.image TO tenon_api;
+
+GRANT UPDATE(digest) ON TABLE public.image TO tenon_api;
+
+GRANT UPDATE(size_bytes) ON TABLE public.image TO tenon_api;
+
+GRANT UPDATE(description) ON TABLE public.image TO tenon_api;
+
+GRANT UPDATE(deleted_at) ON TABLE public.image TO tenon_api;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.instance TO tenon_system;
+GRANT SELECT,INSERT ON TABLE public.instance TO tenon_api;
+GRANT SELECT ON TABLE public.instance TO tenon_node;
+
+GRANT UPDATE(desired_state) ON TABLE public.instance TO tenon_api;
+
+GRANT UPDATE(generation) ON TABLE public.instance TO tenon_api;
+
+GRANT UPDATE(state) ON TABLE public.instance TO tenon_api;
+
+GRANT UPDATE(observed_generation) ON TABLE public.instance TO tenon_api;
+
+GRANT UPDATE(state_at) ON TABLE public.instance TO tenon_api;
+
+GRANT UPDATE(deadline_at) ON TABLE public.instance TO tenon_api;
+
+GRANT UPDATE(reason) ON TABLE public.instance TO tenon_api;
+
+GRANT UPDATE(message) ON TABLE public.instance TO tenon_api;
+
+GRANT UPDATE(reasons) ON TABLE public.instance TO tenon_api;
+
+GRANT UPDATE(progress) ON TABLE public.instance TO tenon_api;
+
+GRANT UPDATE(exit_code) ON TABLE public.instance TO tenon_api;
+
+GRANT UPDATE(last_lines) ON TABLE public.instance TO tenon_api;
+
+GRANT UPDATE(holds_quota) ON TABLE public.instance TO tenon_api;
+
+GRANT UPDATE(queued_at) ON TABLE public.instance TO tenon_api;
+
+GRANT UPDATE(started_at) ON TABLE public.instance TO tenon_api;
+
+GRANT UPDATE(deleted_at) ON TABLE public.instance TO tenon_api;
+
+GRANT UPDATE(event_seq) ON TABLE public.instance TO tenon_api;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.instance_move TO tenon_system;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.leader TO tenon_system;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.membership TO tenon_system;
+GRANT SELECT,INSERT,DELETE ON TABLE public.membership TO tenon_api;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.node TO tenon_system;
+GRANT SELECT ON TABLE public.node TO tenon_api;
+GRANT SELECT ON TABLE public.node TO tenon_node;
+
+GRANT UPDATE(drained) ON TABLE public.node TO tenon_api;
+
+GRANT UPDATE(vcpu) ON TABLE public.node TO tenon_node;
+
+GRANT UPDATE(memory_mib) ON TABLE public.node TO tenon_node;
+
+GRANT UPDATE(agent_version) ON TABLE public.node TO tenon_node;
+
+GRANT UPDATE(boot_id) ON TABLE public.node TO tenon_node;
+
+GRANT UPDATE(drivers) ON TABLE public.node TO tenon_node;
+
+GRANT UPDATE(orphans) ON TABLE public.node TO tenon_node;
+
+GRANT UPDATE(generation) ON TABLE public.node TO tenon_api;
+
+GRANT UPDATE(ack_era) ON TABLE public.node TO tenon_node;
+
+GRANT UPDATE(ack_generation) ON TABLE public.node TO tenon_node;
+
+GRANT UPDATE(last_seen_at) ON TABLE public.node TO tenon_node;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.node_certificate TO tenon_system;
+GRANT SELECT,INSERT ON TABLE public.node_certificate TO tenon_node;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.node_join_token TO tenon_system;
+GRANT INSERT ON TABLE public.node_join_token TO tenon_api;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.observation TO tenon_system;
+GRANT SELECT,INSERT ON TABLE public.observation TO tenon_node;
+
+GRANT UPDATE(node_id) ON TABLE public.observation TO tenon_node;
+
+GRANT UPDATE(epoch) ON TABLE public.observation TO tenon_node;
+
+GRANT UPDATE(generation) ON TABLE public.observation TO tenon_node;
+
+GRANT UPDATE(state) ON TABLE public.observation TO tenon_node;
+
+GRANT UPDATE(reason) ON TABLE public.observation TO tenon_node;
+
+GRANT UPDATE(message) ON TABLE public.observation TO tenon_node;
+
+GRANT UPDATE(progress) ON TABLE public.observation TO tenon_node;
+
+GRANT UPDATE(exit_code) ON TABLE public.observation TO tenon_node;
+
+GRANT UPDATE(last_lines) ON TABLE public.observation TO tenon_node;
+
+GRANT UPDATE(address) ON TABLE public.observation TO tenon_node;
+
+GRANT UPDATE(state_for) ON TABLE public.observation TO tenon_node;
+
+GRANT UPDATE(ran_for) ON TABLE public.observation TO tenon_node;
+
+GRANT UPDATE(received_at) ON TABLE public.observation TO tenon_node;
+
+GRANT UPDATE(seq) ON TABLE public.observation TO tenon_node;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.placement_shape TO tenon_system;
+GRANT SELECT ON TABLE public.placement_shape TO tenon_api;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.pool TO tenon_system;
+GRANT SELECT ON TABLE public.pool TO tenon_api;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.price TO tenon_system;
+GRANT SELECT,INSERT,DELETE ON TABLE public.price TO tenon_api;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.project TO tenon_system;
+GRANT SELECT,INSERT ON TABLE public.project TO tenon_api;
+
+GRANT UPDATE(display_name) ON TABLE public.project TO tenon_api;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.project_quota TO tenon_system;
+GRANT SELECT,INSERT ON TABLE public.project_quota TO tenon_api;
+
+GRANT UPDATE(limit_amount) ON TABLE public.project_quota TO tenon_api;
+
+GRANT UPDATE(used) ON TABLE public.project_quota TO tenon_api;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.sealed_key TO tenon_system;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.segment TO tenon_system;
+GRANT SELECT ON TABLE public.segment TO tenon_api;
+
+GRANT SELECT,INSERT ON TABLE public.usage_correction TO tenon_system;
+GRANT SELECT ON TABLE public.usage_correction TO tenon_api;
