@@ -9,8 +9,9 @@ case "$mode" in write | check) ;; *) echo 'usage: gen.sh write | check' >&2; exi
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT INT TERM HUP
 
-go run ./cmd/tenond openapi >"$tmp/openapi.yaml"
-go run ./cmd/tenond schema >"$tmp/schema.sql"
+go build -o "$tmp/tenond" ./cmd/tenond
+"$tmp/tenond" openapi >"$tmp/openapi.yaml"
+"$tmp/tenond" schema >"$tmp/schema.sql"
 if [ -x web/node_modules/.bin/openapi-typescript ]; then
 	web/node_modules/.bin/openapi-typescript "$tmp/openapi.yaml" -o "$tmp/schema.gen.ts" >"$tmp/log" 2>&1 || { cat "$tmp/log" >&2; exit 1; }
 fi

@@ -1,4 +1,3 @@
--- What the migrations make, as pg_dump 15 shows it; written by: go test ./internal/postgres -run Schema -update
 CREATE EXTENSION IF NOT EXISTS btree_gist WITH SCHEMA public;
 
 COMMENT ON EXTENSION btree_gist IS 'support for indexing common datatypes in GiST';
