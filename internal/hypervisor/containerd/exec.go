@@ -53,7 +53,9 @@ func (d *Driver) Exec(ctx context.Context, id string, req nodewire.ExecRequest, 
 		return 0, fmt.Errorf("make process: %w", err)
 	}
 	defer func() {
-		if _, err := p.Delete(calls, client.WithProcessKill); err != nil && !errdefs.IsNotFound(err) {
+		last, cancel := context.WithTimeout(calls, killTimeout)
+		defer cancel()
+		if _, err := p.Delete(last, client.WithProcessKill); err != nil && !errdefs.IsNotFound(err) {
 			d.log.Warn("delete process", "instance", id, "error", err)
 		}
 	}()

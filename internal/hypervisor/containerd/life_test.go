@@ -127,7 +127,7 @@ func TestStopKillsAfterTheGrace(t *testing.T) {
 	begin := time.Now()
 	g, err := c.Stop(context.Background(), s.ID, 300*time.Millisecond)
 	if err != nil || g.ExitCode != 137 {
-		t.Fatalf("guest after stop: %+v, %v", g, err)
+		t.Fatalf("guest after stop: %+v, %v, wrote %q", g, err, c.logs(t, s.ID, hypervisor.LogOptions{}))
 	}
 	if took := time.Since(begin); took < 300*time.Millisecond || took > 10*time.Second {
 		t.Errorf("stop took %s", took)

@@ -72,11 +72,19 @@ func TestKillsDuringManyCreatesAndDeletes(t *testing.T) {
 	defer cancel()
 	again := func(what string, step func() error) {
 		var err error
+		var last string
 		for ctx.Err() == nil {
 			if err = step(); err == nil {
 				return
 			}
-			time.Sleep(100 * time.Millisecond) // an agent's back-off
+			select { // an agent's back-off
+			case <-ctx.Done():
+			case <-time.After(100 * time.Millisecond):
+			}
+			if text := err.Error(); text != last {
+				last = text
+				t.Logf("%s: %v", what, err)
+			}
 		}
 		t.Errorf("%s never succeeded: %v", what, err)
 	}

@@ -132,15 +132,8 @@ func (d *Driver) clearAttempt(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if t != nil {
-		if _, err := t.Delete(ctx, client.WithProcessKill); err != nil && !errdefs.IsNotFound(err) {
-			return fmt.Errorf("delete unstarted task: %w", err)
-		}
-	}
-	if t == nil {
-		if err := d.dropLostTask(ctx, id); err != nil {
-			return err
-		}
+	if err := d.dropTask(ctx, id, t); err != nil {
+		return err
 	}
 	if err := c.Delete(ctx); err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("delete unstarted container: %w", err)

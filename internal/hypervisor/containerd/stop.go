@@ -74,15 +74,15 @@ func (d *Driver) endTask(ctx context.Context, t client.Task, ask syscall.Signal,
 		case <-timer.C:
 		}
 	}
-	if err := t.Kill(ctx, syscall.SIGKILL, client.WithKillAll); err != nil && !errdefs.IsNotFound(err) {
+	kill, cancel := context.WithTimeout(ctx, killTimeout)
+	defer cancel()
+	if err := t.Kill(kill, syscall.SIGKILL, client.WithKillAll); err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("kill task: %w", err)
 	}
 	select {
 	case s := <-exited:
 		return s.Error()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(killTimeout):
+	case <-kill.Done():
 		return fmt.Errorf("kill task: still there after %s", killTimeout)
 	}
 }
@@ -117,13 +117,8 @@ func (d *Driver) Remove(ctx context.Context, id string, keepLogs bool) error {
 	if err != nil && !isNoGuest(err) {
 		return err
 	}
-	if t != nil {
-		if _, err := t.Delete(ctx, client.WithProcessKill); err != nil && !errdefs.IsNotFound(err) {
-			return fmt.Errorf("delete task: %w", err)
-		}
-	}
-	if c != nil && t == nil {
-		if err := d.dropLostTask(ctx, id); err != nil {
+	if c != nil {
+		if err := d.dropTask(ctx, id, t); err != nil {
 			return err
 		}
 	}
@@ -157,15 +152,49 @@ func (d *Driver) Remove(ctx context.Context, id string, keepLogs bool) error {
 	return nil
 }
 
-// dropLostTask cleans up after a daemon that was killed while it made a task: it
-// then holds a task that it can't show, or has lost a shim that still lives.
-func (d *Driver) dropLostTask(ctx context.Context, id string) error {
+// dropTask ends and deletes a task. A daemon that was killed while it made one may
+// hold a task that it can't show, or wait for a shim that never answers; then the
+// shim is ended, which makes the daemon clean up.
+func (d *Driver) dropTask(ctx context.Context, id string, t client.Task) error {
+	if t != nil {
+		asked, cancel := context.WithTimeout(ctx, killTimeout)
+		defer cancel()
+		_, err := t.Delete(asked, client.WithProcessKill)
+		if err == nil || errdefs.IsNotFound(err) {
+			return nil
+		}
+		if asked.Err() == nil {
+			return fmt.Errorf("delete task: %w", err)
+		}
+	}
 	if err := killShims(ctx, d.cfg.CloudID, id); err != nil {
 		return err
 	}
-	_, err := d.client.TaskService().Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: id})
-	if err = errgrpc.ToNative(err); err != nil && !errdefs.IsNotFound(err) {
-		return fmt.Errorf("delete lost task: %w", err)
+	if err := d.waitEmpty(ctx, id); err != nil {
+		return err
+	}
+	asked, cancel := context.WithTimeout(ctx, killTimeout)
+	defer cancel()
+	for {
+		_, err := d.client.TaskService().Delete(asked, &tasks.DeleteTaskRequest{ContainerID: id})
+		if err = errgrpc.ToNative(err); err == nil || errdefs.IsNotFound(err) {
+			return d.dropBundle(id)
+		}
+		select {
+		case <-asked.Done():
+			return fmt.Errorf("delete lost task: %w", err)
+		case <-time.After(pollInterval): // the daemon is still finding out that the shim is gone
+		}
+	}
+}
+
+// dropBundle removes the folders of a task that a killed daemon began; the next
+// attempt would stumble over them.
+func (d *Driver) dropBundle(id string) error {
+	for _, dir := range []string{filepath.Join(d.cfg.RunDir, "containerd"), filepath.Join(d.cfg.StateDir, "containerd")} {
+		if err := removeUnmounted(filepath.Join(dir, "io.containerd.runtime.v2.task", Namespace(d.cfg.CloudID), id)); err != nil {
+			return err
+		}
 	}
 	return nil
 }
