@@ -24,6 +24,7 @@ type worker struct {
 	pub    published
 	intent intent // that the present step serves
 	cancel context.CancelFunc
+	making bool // the step is one that a new intent interrupts
 	fails  failures
 }
 
@@ -82,8 +83,9 @@ func (w *worker) nudge() {
 	}
 }
 
-// poke interrupts a step whose intent is no longer the assignment's, and wakes a
-// worker that rests on it.
+// poke wakes a worker whose intent is no longer the assignment's, and interrupts
+// it if it is making what is no longer wanted. What ends a run goes on: to break
+// off the giving back would only leave more to give back.
 func (w *worker) poke(s *state) {
 	now := intentOf(s, w.id)
 	w.mu.Lock()
@@ -91,7 +93,7 @@ func (w *worker) poke(s *state) {
 	if w.intent == now {
 		return
 	}
-	if w.cancel != nil {
+	if w.making && w.cancel != nil {
 		w.cancel()
 	}
 	w.nudge()
@@ -158,7 +160,7 @@ func (w *worker) once(ctx context.Context) (again time.Duration, forgotten bool)
 	w.mu.Unlock()
 	defer func() {
 		w.mu.Lock()
-		w.cancel = nil
+		w.cancel, w.making = nil, false
 		w.mu.Unlock()
 	}()
 	// Read after the intent is set: a change from here on interrupts the step.
@@ -201,6 +203,12 @@ func (w *worker) step(ctx context.Context, s *state) (action, error) {
 	v.guest = guest
 	did, end := decide(v)
 	w.show(v, did)
+	w.mu.Lock()
+	w.making = did == actMake
+	w.mu.Unlock()
+	if intentOf(w.a.ledger.snapshot(), w.id) != intentOf(s, w.id) {
+		return did, errSuperseded // it changed while we looked
+	}
 	switch did {
 	case actMake:
 		err = w.make(ctx, v)
