@@ -9,8 +9,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/tenon-cloud/tenon/internal/authz"
 	"github.com/tenon-cloud/tenon/internal/cloud"
 	"github.com/tenon-cloud/tenon/internal/placement"
@@ -67,8 +65,7 @@ func (a *App) InstanceCreate(ctx context.Context, c Call, project string, in Ins
 	if admission.Idempotency, err = ans.with(admission.Instance); err != nil {
 		return cloud.Instance{}, err
 	}
-	wakes := []string{postgres.TopicSchedule, postgres.TopicMeter, postgres.TopicChange(w.project.ID)}
-	err = a.db.PipeAPI(ctx, postgres.Scope{Org: w.project.OrgID}, wakes, func(b *pgx.Batch) { postgres.InstanceAdmit(b, admission) })
+	err = a.admit(ctx, admission)
 	if err == nil {
 		return admission.Instance, nil
 	}

@@ -40,6 +40,7 @@ type App struct {
 	throttle  *authn.Throttle
 	seen      seen
 	feeds     feeds
+	lanes     lanes
 }
 
 // New makes the use-cases; it starts nothing.

@@ -20,6 +20,16 @@ func projectLimits() map[cloud.QuotaResource]*int64 {
 	}
 }
 
+// firstLimits are the first project's: whoever has just set a cloud up should
+// not meet them.
+func firstLimits() map[cloud.QuotaResource]*int64 {
+	out := projectLimits()
+	for _, n := range out {
+		*n *= 20
+	}
+	return out
+}
+
 // ProjectList lists the projects of the actor's organisation.
 func (a *App) ProjectList(ctx context.Context, c Call, p Page) (List[cloud.Project], error) {
 	if err := may(c, authz.ProjectList, c.Actor.OrgID); err != nil {

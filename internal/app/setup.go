@@ -70,7 +70,7 @@ func (a *App) Setup(ctx context.Context, in SetupInput) (SetupResult, error) {
 			},
 			func() error {
 				p := cloud.Project{ID: out.ProjectID, OrgID: out.OrgID, Name: defaultName, DisplayName: "Default", CreatedAt: now}
-				return postgres.ProjectAdd(ctx, tx, p, projectLimits())
+				return postgres.ProjectAdd(ctx, tx, p, firstLimits())
 			},
 			func() error { return postgres.UserAdd(ctx, tx, out.UserID, email, in.AdminName, hash) },
 			func() error { return postgres.UserMakeOperator(ctx, tx, out.UserID) },

@@ -88,29 +88,43 @@ type Admission struct {
 	Idempotency *Idempotency
 }
 
-// InstanceAdmit adds an admission to a pipe. The order is that of locks: the
-// idempotency key, then the quota rows as late as may be, then what is new.
-func InstanceAdmit(b *pgx.Batch, a Admission) {
-	if a.Idempotency != nil {
-		b.Queue(idempotencySQL, a.Idempotency.args()...)
+// InstanceAdmit adds admissions to one project to a pipe. The order is that of
+// locks: idempotency keys, then the quota rows as late as may be, then what is
+// new.
+func InstanceAdmit(b *pgx.Batch, list []Admission) {
+	sum := Amounts{}
+	for _, a := range list {
+		if a.Idempotency != nil {
+			b.Queue(idempotencySQL, a.Idempotency.args()...)
+		}
+		for r, n := range a.Takes {
+			sum[r] += n
+		}
 	}
-	resources, amounts := a.Takes.arrays()
-	b.Queue(quotaReserveSQL, a.Instance.ProjectID, resources, amounts)
+	resources, amounts := sum.arrays()
+	b.Queue(quotaReserveSQL, list[0].Instance.ProjectID, resources, amounts)
+	for _, a := range list {
+		b.Queue(instanceAddSQL, a.args()...)
+		b.Queue(eventSQL, eventArgs(a.Event, a.Instance.ID.UUID())...)
+		b.Queue(auditSQL, a.Audit.args()...)
+	}
+}
+
+const instanceAddSQL = `
+	INSERT INTO instance (id, org_id, project_id, name, kind, image_org_id, image_id, image_digest, flavor_id, pool_id,
+		gpu_count, gpu_model, gpu_mode, gpu_profile, vcpu, memory_mib, disk_mib,
+		command, env, labels, created_by, created_at, queued_at, state_at, event_seq)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $22, $22, $23)`
+
+func (a Admission) args() []any {
 	i, s := a.Instance, a.Instance.Shape
 	imageOrg := a.ImageOrg
 	if imageOrg.IsZero() {
 		imageOrg = OfferedOrg
 	}
-	b.Queue(`
-		INSERT INTO instance (id, org_id, project_id, name, kind, image_org_id, image_id, image_digest, flavor_id, pool_id,
-			gpu_count, gpu_model, gpu_mode, gpu_profile, vcpu, memory_mib, disk_mib,
-			command, env, labels, created_by, created_at, queued_at, state_at, event_seq)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $22, $22, $23)`,
-		i.ID, i.OrgID, i.ProjectID, i.Name, i.Kind, imageOrg, i.ImageID, i.ImageDigest, i.FlavorID, a.PoolID,
+	return []any{i.ID, i.OrgID, i.ProjectID, i.Name, i.Kind, imageOrg, i.ImageID, i.ImageDigest, i.FlavorID, a.PoolID,
 		s.GPUCount, s.GPUModel, s.GPUMode, s.GPUProfile, s.VCPU, s.MemoryMiB, s.DiskMiB,
-		i.Command, words(i.Env), words(i.Labels), i.CreatedBy, i.CreatedAt, i.EventSeq)
-	b.Queue(eventSQL, eventArgs(a.Event, i.ID.UUID())...)
-	b.Queue(auditSQL, a.Audit.args()...)
+		i.Command, words(i.Env), words(i.Labels), i.CreatedBy, i.CreatedAt, i.EventSeq}
 }
 
 func words(m map[string]string) map[string]string {
