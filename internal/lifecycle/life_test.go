@@ -298,6 +298,26 @@ func TestNodesGoLateThenLostAndComeBack(t *testing.T) {
 	w.Check(t)
 }
 
+// An instance that the database lets nobody move holds up nobody else.
+func TestABrokenInstanceHoldsUpNobodyElse(t *testing.T) {
+	t.Parallel()
+	w, l, m, broken := running(t)
+	other := w.MustCreate(t, looptest.Slices(1, "1g"))
+	l.Until(t, "both run", func() bool { return w.State(t, other) == cloud.StateRunning }, m)
+	// A claim that no release of this epoch will take.
+	w.Exec(t, `INSERT INTO gpu_claim SELECT gen_random_uuid(), g.id, i.org_id, i.project_id, i.id, 99, 'mig', 'mig8', '1g', '[0,1)'
+		FROM gpu g, instance i WHERE i.id = $1 AND NOT EXISTS (SELECT FROM gpu_claim WHERE gpu_id = g.id AND slots && '[0,1)') LIMIT 1`, broken)
+	for _, id := range []cloud.InstanceID{broken, other} {
+		if err := w.Want(t.Context(), id, cloud.DesiredDeleted); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.Until(t, "the other is deleted", func() bool { return w.State(t, other) == cloud.StateDeleted }, m)
+	if got := w.State(t, broken); got != cloud.StateDeleting {
+		t.Errorf("the broken one is %s", got)
+	}
+}
+
 // newborn leads since this moment: it has listened to nobody yet.
 type newborn struct{ looptest.Leader }
 

@@ -29,7 +29,9 @@ func (l *Lifecycle) observe(ctx context.Context) error {
 			return err
 		}
 		after = page[len(page)-1].InstanceID
-		if err := l.observePage(ctx, page); err != nil {
+		err = postgres.Isolate(page, func(list []postgres.Observation) error { return l.observePage(ctx, list) },
+			func(o postgres.Observation, err error) { l.broken(o.InstanceID, err) })
+		if err != nil {
 			return err
 		}
 		if len(page) < batchSize {
@@ -118,40 +120,57 @@ func (l *Lifecycle) each(ctx context.Context,
 		if err != nil || len(refs) == 0 {
 			return err
 		}
-		var changes []change
-		err = l.cfg.Leader.In(ctx, func(tx *postgres.Tx) error {
-			changes = nil
-			projects, ids := postgres.SplitRefs(refs)
-			if err := postgres.QuotaLock(ctx, tx, projects); err != nil {
-				return err
-			}
-			standing, now, err := lockAll(ctx, tx, ids)
-			if err != nil {
-				return err
-			}
-			for _, id := range ids {
-				was, ok := standing[id]
-				if !ok {
-					continue
-				}
-				s, err := take(ctx, tx, was, now)
-				if err != nil {
-					return err
-				}
-				if s.changed {
-					changes = append(changes, change{was, s})
-				}
-			}
-			return apply(ctx, tx, changes)
-		})
+		moved := 0
+		err = postgres.Isolate(refs, func(list []postgres.InstanceRef) error {
+			changes, err := l.eachPage(ctx, list, take)
+			moved += len(changes)
+			return err
+		}, func(r postgres.InstanceRef, err error) { l.broken(r.ID, err) })
+		if err != nil || len(refs) < batchSize || moved == 0 {
+			return err
+		}
+	}
+}
+
+func (l *Lifecycle) eachPage(ctx context.Context, refs []postgres.InstanceRef,
+	take func(context.Context, *postgres.Tx, postgres.Standing, time.Time) (step, error),
+) (changes []change, err error) {
+	err = l.cfg.Leader.In(ctx, func(tx *postgres.Tx) error {
+		changes = nil
+		projects, ids := postgres.SplitRefs(refs)
+		if err := postgres.QuotaLock(ctx, tx, projects); err != nil {
+			return err
+		}
+		standing, now, err := lockAll(ctx, tx, ids)
 		if err != nil {
 			return err
 		}
-		l.metrics.moved(changes)
-		if len(refs) < batchSize || len(changes) == 0 {
-			return nil
+		for _, id := range ids {
+			was, ok := standing[id]
+			if !ok {
+				continue
+			}
+			s, err := take(ctx, tx, was, now)
+			if err != nil {
+				return err
+			}
+			if s.changed {
+				changes = append(changes, change{was, s})
+			}
 		}
+		return apply(ctx, tx, changes)
+	})
+	if err != nil {
+		return nil, err
 	}
+	l.metrics.moved(changes)
+	return changes, nil
+}
+
+// broken tells of an instance that the database lets no step be taken with.
+func (l *Lifecycle) broken(id cloud.InstanceID, err error) {
+	l.metrics.broken.Inc()
+	l.log.Error("move instance", "instance", id.String(), "error", err)
 }
 
 func lockAll(ctx context.Context, tx *postgres.Tx, ids []cloud.InstanceID) (map[cloud.InstanceID]postgres.Standing, time.Time, error) {

@@ -71,27 +71,48 @@ func (m *Metering) Run(ctx context.Context) error {
 	return r.Run(ctx)
 }
 
-// Tick meters all that has happened so far.
+// Tick meters all that has happened so far. When the database refuses a row of
+// a batch, its instances are taken one by one, and the broken one is left.
 func (m *Metering) Tick(ctx context.Context) error {
 	var after cloud.InstanceID
+	alone := 0
 	for {
-		var list []postgres.Unmetered
-		err := m.cfg.Leader.In(ctx, func(tx *postgres.Tx) error {
-			var err error
-			list, err = postgres.MeterLock(ctx, tx, after, batchSize)
-			if err != nil || len(list) == 0 {
-				return err
-			}
-			return m.batch(ctx, tx, list)
-		})
-		if errors.Is(err, postgres.ErrNotLeader) {
-			return nil // another goes on
+		size := batchSize
+		if alone > 0 {
+			size, alone = 1, alone-1
 		}
-		if err != nil || len(list) < batchSize {
+		list, err := m.page(ctx, after, size)
+		switch {
+		case errors.Is(err, postgres.ErrNotLeader):
+			return nil // another goes on
+		case postgres.RowRefused(err) && size > 1 && len(list) > 1:
+			alone = len(list)
+			continue
+		case postgres.RowRefused(err):
+			m.metrics.broken.Inc()
+			m.log.Error("write segments", "instance", list[0].ID.String(), "error", err)
+		case err != nil:
 			return err
+		}
+		if len(list) < size {
+			return nil
 		}
 		after = list[len(list)-1].ID
 	}
+}
+
+// page meters the next instances in one transaction, and gives them also when
+// it fails.
+func (m *Metering) page(ctx context.Context, after cloud.InstanceID, size int) (list []postgres.Unmetered, err error) {
+	err = m.cfg.Leader.In(ctx, func(tx *postgres.Tx) error {
+		var err error
+		list, err = postgres.MeterLock(ctx, tx, after, size)
+		if err != nil || len(list) == 0 {
+			return err
+		}
+		return m.batch(ctx, tx, list)
+	})
+	return list, err
 }
 
 func (m *Metering) batch(ctx context.Context, tx *postgres.Tx, list []postgres.Unmetered) error {

@@ -231,6 +231,31 @@ func TestC19AnEventIsWrittenOnce(t *testing.T) {
 	}
 }
 
+// An instance whose books can't be written holds up nobody else's.
+func TestBrokenBooksHoldUpNobodyElse(t *testing.T) {
+	t.Parallel()
+	w := looptest.New(t)
+	l := w.Loops()
+	noon := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	var ids []cloud.InstanceID
+	for range 3 {
+		id := w.MustCreate(t, looptest.Whole(1))
+		event(t, w, id, "running", noon, nil, state(cloud.StateRunning))
+		ids = append(ids, id)
+	}
+	// A stretch that no event tells of, in the way of the first one's.
+	w.Exec(t, `INSERT INTO segment (id, org_id, project_id, instance_id, kind, state, gpu_count, gpu_model, gpu_mode, gpu_profile, vcpu, memory_mib, started_at)
+		SELECT gen_random_uuid(), org_id, project_id, id, kind, 'running', 0, '', '', '', 1, 1, $2::timestamptz - interval '1 h' FROM instance WHERE id = $1`, ids[0], noon)
+	for range 2 {
+		if err := l.Metering.Tick(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := looptest.One[int](t, w, `SELECT count(*) FROM instance WHERE metered_seq = event_seq AND id <> $1`, ids[0]); got != 2 {
+		t.Errorf("%d of the two others are metered", got)
+	}
+}
+
 // The books of a lost node end at its last proof of life; when it comes back and
 // the instance ran all the while, a correction says so and nothing is edited.
 func TestALostNodesStretchEndsAtItsLastProof(t *testing.T) {

@@ -135,13 +135,24 @@ func (s *Scheduler) round(ctx context.Context) (lost int, err error) {
 	s.metrics.decisions.WithLabelValues("refused").Add(float64(len(refused)))
 	for len(placed) > 0 {
 		n := min(batchSize, len(placed))
-		won, err := s.commit(ctx, placed[:n])
+		err := postgres.Isolate(placed[:n], func(list []planned) error {
+			won, err := s.commit(ctx, list)
+			if err == nil {
+				lost += len(list) - won
+			}
+			return err
+		}, s.broken)
 		if err != nil {
 			return lost, err
 		}
-		lost += n - won
 		placed = placed[n:]
 	}
 	s.metrics.lost.Add(float64(lost))
 	return lost, s.refuse(ctx, waiting, refused)
+}
+
+// broken tells of a place that the database refuses whatever is free.
+func (s *Scheduler) broken(p planned, err error) {
+	s.metrics.broken.Inc()
+	s.log.Error("place instance", "instance", p.waiting.ID.String(), "node", p.place.NodeID.String(), "error", err)
 }

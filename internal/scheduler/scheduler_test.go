@@ -107,6 +107,25 @@ func TestNothingIsPlacedOnWhatIsNotReady(t *testing.T) {
 	}
 }
 
+// A card that the database lets nobody claim costs the instance that was to have
+// it, not those of its batch.
+func TestABrokenPlaceHoldsUpNobodyElse(t *testing.T) {
+	t.Parallel()
+	w := looptest.New(t)
+	n := w.Node(t, 16, 16384, "h100-80gb", cloud.ModeWhole, 3)
+	w.Exec(t, `UPDATE gpu SET geometry = 'odd' WHERE id = $1`, n.Cards[0])
+	for range 3 {
+		w.MustCreate(t, looptest.Whole(1))
+	}
+	s := newScheduler(w.DB)
+	tick(t, s)
+	tick(t, s)
+	if got := looptest.One[string](t, w, `SELECT string_agg(state, ' ' ORDER BY state) FROM instance`); got != "queued starting starting" {
+		t.Errorf("they are %s, want all but one placed", got)
+	}
+	w.Check(t)
+}
+
 // Schedulers that run at once, as two leaders would for an instant, never place
 // twice, never deadlock, and leave nothing behind that fits.
 func TestSchedulersAtOnceNeverDouble(t *testing.T) {
