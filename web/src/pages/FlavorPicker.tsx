@@ -1,6 +1,6 @@
 import { useState } from 'react'
 import type { Flavor } from '~/api/offer.ts'
-import { formatHourly, formatMiB, plural } from '~/lib/format.ts'
+import { formatHourly, formatMiB } from '~/lib/format.ts'
 import { smallestFor } from '~/lib/need.ts'
 import { gpuWords, hostWords } from '~/lib/shape.ts'
 import { ChoiceCard } from '~/ui/ChoiceCard.tsx'
@@ -79,10 +79,10 @@ export function FlavorPicker({
       {how === 'need' && fits.length > 0 && (
         <p className="text-12 text-fg3">The smallest that has it is chosen; larger ones follow.</p>
       )}
-      <div className="grid gap-2">
+      <div className="grid gap-1.5">
         {shown
           ? shown.map((f) => <FlavorRow key={f.id} f={f} checked={f.name === value} onChange={onChange} />)
-          : [0, 1, 2, 3].map((n) => <Bone key={n} className="h-[58px] w-full rounded-box" />)}
+          : [0, 1, 2, 3].map((n) => <Bone key={n} className="h-9 w-full rounded-box" />)}
       </div>
       {error && (
         <p role="alert" className="text-12 text-red">
@@ -115,27 +115,23 @@ function FlavorRow({
       value={f.name}
       checked={checked}
       onChange={onChange}
-      className="grid grid-cols-[minmax(0,1fr)_auto] items-center gap-x-4 sm:grid-cols-[minmax(0,1fr)_auto_104px]"
+      className="grid grid-cols-[minmax(0,1fr)_auto] items-center gap-x-4 xl:min-h-9 xl:grid-cols-[168px_minmax(0,1fr)_80px_96px] xl:py-1"
     >
-      <span className="col-span-2 min-w-0 sm:col-span-1">
-        <span className="flex items-center gap-2">
-          <span className="truncate font-medium">{gpuWords(f)}</span>
-        </span>
-        <span className="block truncate text-12 text-fg3">
-          {memory}
-          {hostWords(f)} · {f.name}
-        </span>
-      </span>
-      <span className="font-medium tabular-nums sm:text-right">
+      <span className="truncate font-medium">{gpuWords(f)}</span>
+      <span className="text-right font-medium tabular-nums xl:order-3">
         {f.price_per_hour_micros === undefined ? (
           <span className="font-normal text-fg3">not priced</span>
         ) : (
           formatHourly(f.price_per_hour_micros, f.currency)
         )}
       </span>
-      <span className="flex items-center gap-1.5 text-12 text-fg2 tabular-nums justify-self-end">
+      <span className="truncate text-12 text-fg3 xl:order-2">
+        {memory}
+        {hostWords(f)} · {f.name}
+      </span>
+      <span className="flex items-center gap-1.5 justify-self-end text-12 text-fg2 tabular-nums xl:order-4">
         <StatusShape tone={f.free_now > 0 ? 'green' : 'amber'} />
-        {f.free_now > 0 ? `${plural(f.free_now, 'free', 'free')} now` : 'queues now'}
+        {f.free_now > 0 ? `${f.free_now} free now` : 'queues now'}
       </span>
     </ChoiceCard>
   )

@@ -265,6 +265,8 @@ function Chart({
 }
 
 function Free({ g }: { g: GPU }) {
+  if (g.mode === 'whole' && g.state === 'ready' && g.claims.length === 0)
+    return <p className="text-13">An instance that asks for the whole card.</p>
   if (g.free.length === 0) return <p className="text-13 text-fg3">Nothing fits beside what is held now.</p>
   const byProfile = Object.entries(Object.groupBy(g.free, (f) => f.profile_name || f.profile))
   return (

@@ -3,6 +3,7 @@ import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { useMemo, useState } from 'react'
 import { live } from '~/api/events.ts'
 import { type Instance, instancesQuery } from '~/api/instance.ts'
+import { flavorsQuery } from '~/api/offer.ts'
 import { failureOf } from '~/api/problem.ts'
 import { useNow } from '~/lib/clock.ts'
 import { formatHourly, plural } from '~/lib/format.ts'
@@ -64,20 +65,23 @@ const columns: Column<Instance>[] = [
     header: 'Price',
     align: 'right',
     from: 'sm',
-    cell: (i) =>
-      i.price_per_hour_micros === undefined ? (
-        <span className="text-fg3">–</span>
-      ) : (
-        <span
-          className={i.state === 'running' ? undefined : 'text-fg3'}
-          title={i.state === 'running' ? 'Charged now' : 'Charged only while it runs'}
-        >
-          {formatHourly(i.price_per_hour_micros, i.currency)}
-        </span>
-      ),
+    cell: (i) => <Price instance={i} />,
   },
   { id: 'age', header: 'Created', align: 'right', cell: (i) => <Ago at={i.created_at} /> },
 ]
+
+/** Price is what the instance costs while it runs; a list tells it by the flavor, which never changes. */
+function Price({ instance: i }: { instance: Instance }) {
+  const flavor = useQuery(flavorsQuery).data?.find((f) => f.id === i.flavor_id)
+  const price = i.price_per_hour_micros ?? flavor?.price_per_hour_micros
+  if (price === undefined) return <span className="text-fg3">–</span>
+  const now = i.state === 'running'
+  return (
+    <span className={now ? undefined : 'text-fg3'} title={now ? 'Charged now' : 'Charged only while it runs'}>
+      {formatHourly(price, i.currency ?? flavor?.currency)}
+    </span>
+  )
+}
 
 export function InstancesPage() {
   useTitle('Instances')

@@ -67,7 +67,11 @@ export function LineChart({
         height,
         cursor: { y: false, points: { size: 6 } },
         hooks: { setCursor: [(c) => c.cursor.idx == null && showLast(c)], setData: [showLast] },
-        legend: { show: true, live: true },
+        legend: {
+          show: true,
+          live: true,
+          markers: { width: 0, fill: (_u, n) => v(lines[n - 1]?.colour ?? 'fg3') },
+        },
         scales: { y: { range: (_u, _min, hi) => [0, max ?? Math.max(1, hi * 1.15)] } },
         axes: [
           { ...axis, size: 24, space: 70, values: clockTicks },
