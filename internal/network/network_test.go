@@ -2,6 +2,8 @@ package network
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -67,7 +69,7 @@ func TestAttachmentsAreWholeOrMadeAnew(t *testing.T) {
 			t.Skipf("%s is not installed", program)
 		}
 	}
-	n, err := New(Config{CloudID: "fe57ab1e", StateDir: t.TempDir(), RunDir: t.TempDir()})
+	n, err := New(Config{CloudID: fmt.Sprintf("%08x", rand.Uint32()), StateDir: t.TempDir(), RunDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,7 @@ func mountRootfs(target string, lower []string, writable, userNS string) (err er
 			return fmt.Errorf("make view folder: %w", err)
 		}
 		if err := mount.IDMapMount(dir, view, int(ns.Fd())); err != nil {
-			return fmt.Errorf("map ids of a layer: %w", err)
+			return fmt.Errorf("map ids of a layer (the state folder must lie on a file system with id-mapped mounts, such as ext4, XFS or btrfs, and Linux be 5.19 or newer): %w", err)
 		}
 		if names[i], err = byFD(view); err != nil {
 			return err

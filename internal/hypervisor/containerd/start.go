@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/containerd/containerd/v2/client"
@@ -64,7 +63,7 @@ func (d *Driver) Prepare(ctx context.Context, spec hypervisor.Spec, progress hyp
 		err = &hypervisor.Failure{Reason: nodewire.ReasonNetwork, Message: "the node could not give it an address", Err: err}
 	}
 	if derr := <-disk; derr != nil {
-		if errors.Is(derr, syscall.ENOSPC) {
+		if strings.Contains(derr.Error(), "No space left") { // a program's words, not an errno
 			derr = &hypervisor.Failure{Reason: nodewire.ReasonDiskFull, Message: "the node has no room for its disk", Err: derr}
 		}
 		err = errors.Join(err, derr)
