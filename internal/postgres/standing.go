@@ -20,6 +20,10 @@ import (
 //	leader → quota rows (project, resource) → instances by id → nodes by id
 //	       → GPUs by id → claims (GPU, slots) → observations by instance
 //
+// A node's report locks the node, then its observations; its cards in a
+// transaction of their own. Instances and nodes are locked FOR NO KEY UPDATE,
+// which foreign-key checks pass.
+//
 // Whoever places on a node or takes from it holds the node's row, so what a
 // node has left can be summed under that lock.
 
