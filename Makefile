@@ -27,7 +27,7 @@ run: setup build ## Start a whole cloud on this machine; Ctrl-C stops it and all
 	@$(SUDO) ./bin/tenond dev
 
 build: web ## Build tenond, tenon-agent and tenon into bin/
-	@$(STEP) 'build the programs' go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+	@$(STEP) 'build the programs' go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 web: ## Build the console
 	@sh deploy/web.sh build

@@ -46,7 +46,6 @@ func (l Layout) postgresData() string       { return filepath.Join(l.Folder(part
 func (l Layout) postgresSocket() string     { return filepath.Join(l.Run, "pg") }
 func (l Layout) logFile(name string) string { return filepath.Join(l.State, "log", name+".log") }
 func (l Layout) masterKey() string          { return filepath.Join(l.State, "secrets", "master.key") }
-func (l Layout) registry() string           { return filepath.Join(l.State, "registry") }
 
 // openLayout makes the folders, with each part where it can work.
 func openLayout(state string, roots Roots, postgresUID int) (Layout, error) {
