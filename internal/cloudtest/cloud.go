@@ -83,7 +83,9 @@ func Start(t testing.TB) *Cloud { return StartWith(t, Options{}) }
 func StartWith(t testing.TB, o Options) *Cloud {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	c := &Cloud{t: t, DB: pgtest.New(t), Pool: &tunnel.Pool{}, log: logger()}
+	// The database and the folder come first: they go when all that uses them has
+	// ended.
+	c := &Cloud{t: t, DB: pgtest.New(t), NodeDir: t.TempDir(), Pool: &tunnel.Pool{}, log: logger()}
 	var running sync.WaitGroup
 	t.Cleanup(func() { cancel(); running.Wait() })
 

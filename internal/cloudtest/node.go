@@ -21,7 +21,6 @@ import (
 func (c *Cloud) node(ctx context.Context, running *sync.WaitGroup, guests fake.Options) {
 	t := c.t
 	t.Helper()
-	c.NodeDir = t.TempDir()
 	join, err := c.Admin.JoinTokenCreate(ctx, api.JoinTokenCreate{Pool: "default"})
 	if err != nil {
 		t.Fatalf("cloudtest: join token: %v", err)

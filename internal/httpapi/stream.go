@@ -33,7 +33,7 @@ func (s *server) streamOperations() {
 	register(s, operation{method: "GET", path: one + "/exec", action: authz.InstanceExec, tag: tag, summary: "Run a process inside an instance", stream: true,
 		description: "A WebSocket (subprotocol tenon-exec.v1) of binary messages: one byte of type, then the payload. To the guest: 0 input, 3 resize (columns and rows, two big-endian 16-bit numbers), 5 end of input. From it: 1 output, 2 error output, 4 exit code (big-endian 32-bit, the last message), 6 why there is none (text, the last message). A close carries the reason."}, s.exec)
 	register(s, operation{method: "GET", path: "/v1/projects/{project}/events", action: authz.ProjectEvents, tag: tag, summary: "Follow a project's changes", stream: true,
-		description: "Server-sent events: each `change` carries an event as JSON and an id; send the last one as Last-Event-ID to go on from there. A comment every 15 seconds keeps the connection alive. An `end` says why the stream is over."}, s.events)
+		description: "Server-sent events: each `change` carries an event as JSON and an id; send the last one as Last-Event-ID to go on from there. No event is passed over; of two changes of one resource at the same moment the later may come first, which seq tells. A comment every 15 seconds keeps the connection alive. An `end` says why the stream is over."}, s.events)
 }
 
 type logsInput struct {
