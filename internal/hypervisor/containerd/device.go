@@ -22,7 +22,7 @@ func mountDevices(dir string) error {
 	if isMounted(dir) {
 		return nil
 	}
-	if err := unix.Mount("tenon-devices", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, "mode=0711,size=1m"); err != nil {
+	if err := unix.Mount("tenon-devices", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, "mode=0700,size=1m"); err != nil {
 		return fmt.Errorf("mount device folder: %w", err)
 	}
 	return nil
@@ -47,7 +47,7 @@ func (d *Driver) withDevices(spec *specs.Spec, id string, names []string, owner 
 	if err := os.RemoveAll(dir); err != nil {
 		return deviceFailure("a device node can't be made", err)
 	}
-	if err := os.Mkdir(dir, 0o711); err != nil {
+	if err := os.Mkdir(dir, 0o700); err != nil {
 		return deviceFailure("a device node can't be made", err)
 	}
 	for i, dev := range spec.Linux.Devices {

@@ -106,19 +106,21 @@ func New(cfg Config) (*Driver, error) {
 const reconnectDelay = 2 * time.Second
 
 // makeFolders also opens the run folder for passing through: a container's first
-// process reaches its root file system as an unprivileged host user.
+// process reaches its root file system as an unprivileged host user. What is bound
+// into a container is opened by the host's root and stays closed.
 func makeFolders(cfg Config) error {
-	for _, dir := range []string{cfg.StateDir, logsDir(cfg)} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return fmt.Errorf("make state folder: %w", err)
+	for dir, mode := range map[string]os.FileMode{
+		cfg.StateDir: 0o700, logsDir(cfg): 0o700,
+		cfg.RunDir: 0o711, rootfsDir(cfg): 0o711, guestsDir(cfg): 0o700, devicesDir(cfg): 0o700,
+	} {
+		if err := os.MkdirAll(dir, mode); err != nil {
+			return fmt.Errorf("make folder: %w", err)
 		}
-	}
-	for _, dir := range []string{cfg.RunDir, guestsDir(cfg), rootfsDir(cfg), devicesDir(cfg)} {
-		if err := os.MkdirAll(dir, 0o711); err != nil {
-			return fmt.Errorf("make run folder: %w", err)
+		if dir == cfg.StateDir {
+			continue // its owner's business
 		}
-		if err := os.Chmod(dir, 0o711); err != nil {
-			return fmt.Errorf("open run folder: %w", err)
+		if err := os.Chmod(dir, mode); err != nil {
+			return fmt.Errorf("set mode of folder: %w", err)
 		}
 	}
 	return nil

@@ -47,7 +47,7 @@ func (d *Driver) Prepare(ctx context.Context, spec hypervisor.Spec, progress hyp
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(d.guestDir(spec.ID), 0o711); err != nil {
+	if err := os.MkdirAll(d.guestDir(spec.ID), 0o700); err != nil {
 		return fmt.Errorf("make guest folder: %w", err)
 	}
 	if err := d.writeRecord(spec.ID, record{
