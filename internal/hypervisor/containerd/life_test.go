@@ -187,3 +187,44 @@ func TestANewEpochReplacesTheGuest(t *testing.T) {
 		t.Errorf("guests: %+v, %v", guests, err)
 	}
 }
+
+func TestImageUserKeepsItsRights(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := spec("inst_user", c.push(t, v1.Config{User: "app", WorkingDir: "/tmp"}), "sh", "-c", "id -u >/dev/stdout; pwd; sleep 1000")
+	s.CDIDevices = []string{c.grant(t, "u", 40)}
+	c.start(t, s)
+	eventually(t, 10*time.Second, "its output", func() bool { return c.logs(t, s.ID, hypervisor.LogOptions{}) == "1000\n/tmp\n" })
+	out, _ := c.sh(t, s.ID, "id -u; (: </dev/tenon-gpu) && echo opens; touch /etc/x || echo refused; touch /tmp/x && echo writes")
+	if !strings.HasPrefix(out, "1000\nopens\n") || !strings.Contains(out, "refused\nwrites\n") {
+		t.Errorf("as the image's user: %s", out)
+	}
+}
+
+func TestAnUnknownDeviceIsNotStartedWithout(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := spec("inst_nodev", c.push(t, v1.Config{}), "sleep", "1000")
+	s.CDIDevices = []string{"tenon.test/gpu=missing"}
+	_, err := c.Driver.Start(context.Background(), s)
+	if f := failureOf(t, err); f.Reason != nodewire.ReasonDevice || !strings.Contains(f.Message, "missing") {
+		t.Errorf("failure: %+v", f)
+	}
+	if g, err := c.find(context.Background(), s.ID); err != nil || g.State != hypervisor.Prepared {
+		t.Errorf("guest afterwards: %+v, %v", g, err)
+	}
+}
+
+func TestCheckTellsWhenTheDaemonIsAway(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	ctx := context.Background()
+	eventually(t, 10*time.Second, "a first answer", func() bool { v, err := c.Check(ctx); return err == nil && v != "" })
+	c.killDaemon()
+	begin := time.Now()
+	if v, err := c.Check(ctx); err == nil || time.Since(begin) > 5*time.Second {
+		t.Errorf("a killed daemon of version %q answered after %s: %v", v, time.Since(begin), err)
+	}
+	c.startDaemon(t)
+	eventually(t, 10*time.Second, "the new daemon", func() bool { _, err := c.Check(ctx); return err == nil })
+}
