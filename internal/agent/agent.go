@@ -82,6 +82,7 @@ type Agent struct {
 	mu      sync.Mutex
 	workers map[string]*worker
 	runCtx  context.Context // of Run; nil before it
+	ended   bool
 	wg      sync.WaitGroup
 
 	metrics   metrics
@@ -157,6 +158,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.wg.Go(func() { a.reportLoop(ctx) })
 	err := a.cfg.Door.Serve(ctx, a.Handler())
 	cancel()
+	a.mu.Lock()
+	a.ended = true // no worker is added from here on
+	a.mu.Unlock()
 	a.wg.Wait()
 	if err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("serve the control plane: %w", err)
@@ -168,7 +172,7 @@ func (a *Agent) Run(ctx context.Context) error {
 func (a *Agent) sync() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.runCtx == nil || a.runCtx.Err() != nil {
+	if a.runCtx == nil || a.ended {
 		return
 	}
 	s := a.ledger.snapshot()

@@ -12,7 +12,10 @@ import (
 )
 
 // defaultGrace is for guests whose assignment is no longer there to say.
-const defaultGrace = 10 * time.Second
+const (
+	defaultGrace = 5 * time.Second
+	deleteGrace  = 5 * time.Second
+)
 
 // errSuperseded: the record or the assignment changed under the step.
 var errSuperseded = errors.New("superseded by a newer assignment")
@@ -285,9 +288,15 @@ func (w *worker) stop(ctx context.Context, d hypervisor.Driver, v view, grace ti
 	return nil
 }
 
+// grace is what a guest gets to end by itself. One that is deleted has nothing
+// left to save on this node, so it is not waited for as long.
 func grace(want *nodewire.Instance) time.Duration {
 	if want == nil || want.StopGraceSeconds <= 0 {
 		return defaultGrace
 	}
-	return time.Duration(want.StopGraceSeconds) * time.Second
+	g := time.Duration(want.StopGraceSeconds) * time.Second
+	if want.Desired == nodewire.DesiredGone {
+		return min(g, deleteGrace)
+	}
+	return g
 }
