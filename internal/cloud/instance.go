@@ -106,6 +106,7 @@ type Instance struct {
 	NodeName           string
 	Epoch              int64  // grows with each placement
 	Address            string // on its node's bridge
+	Simulated          bool   // its pool is, or a card that it holds
 	CreatedBy          UserID
 	CreatedAt          time.Time
 	StartedAt          *time.Time // of the present run

@@ -179,6 +179,10 @@ func TestLogsAndMetrics(t *testing.T) {
 	}
 
 	again := c.Running(acme.Client, api.InstanceCreate{Name: "web-2", Image: i.Image, Flavor: i.Flavor})
+	list, err := acme.InstanceListAll(ctx, "default", api.InstanceListOptions{State: api.StateRunning})
+	if err != nil || len(list) != 1 || !list[0].Simulated {
+		t.Errorf("the list does not say that it is simulated: %v %+v", err, list)
+	}
 	if !again.Simulated || len(again.GPUs) != 1 || again.GPUs[0].ProfileName != "1g.10gb" || !again.GPUs[0].Simulated {
 		t.Errorf("what it holds: %+v", again.GPUs)
 	}

@@ -154,7 +154,7 @@ func instanceOf(i cloud.Instance) api.Instance {
 		Pool: i.PoolName, Shape: shapeOf(i.Shape), Command: i.Command, Env: i.Env, Labels: i.Labels,
 		DesiredState: string(i.Desired), State: string(i.State), Generation: i.Generation, ObservedGeneration: i.ObservedGeneration,
 		Reason: i.Reason, Message: i.Message, Progress: i.Progress, ExitCode: i.ExitCode, LastLines: i.LastLines,
-		Node: i.NodeName, Address: i.Address, CreatedBy: idOf(i.CreatedBy), CreatedAt: i.CreatedAt.UTC(), StartedAt: utc(i.StartedAt),
+		Node: i.NodeName, Address: i.Address, Simulated: i.Simulated, CreatedBy: idOf(i.CreatedBy), CreatedAt: i.CreatedAt.UTC(), StartedAt: utc(i.StartedAt),
 		StateAt: i.StateAt.UTC(), DeadlineAt: utc(i.DeadlineAt), DeletedAt: utc(i.DeletedAt),
 	}
 }

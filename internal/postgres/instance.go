@@ -13,13 +13,13 @@ import (
 // Instance is an instance with what its pages show besides.
 type Instance struct {
 	cloud.Instance
-	Simulated bool            // its pool is
-	Reasons   json.RawMessage // of its wait
+	Reasons json.RawMessage // of its wait
 }
 
 const instanceSelect = `
 	SELECT i.id, i.org_id, i.project_id, p.name, i.name, i.kind,
-		i.image_id, m.name, i.image_digest, i.flavor_id, f.name, o.name, o.simulated,
+		i.image_id, m.name, i.image_digest, i.flavor_id, f.name, o.name,
+		o.simulated OR i.gpu_count > 0 AND i.node_id IS NOT NULL AND EXISTS (SELECT FROM instance_devices(i.id) d WHERE d.simulated),
 		i.gpu_count, i.gpu_model, i.gpu_mode, i.gpu_profile, i.vcpu, i.memory_mib, i.disk_mib,
 		i.command, i.env, i.labels, i.desired_state, i.generation, i.state, i.observed_generation,
 		i.reason, i.message, i.reasons, i.progress, i.exit_code, i.last_lines,
