@@ -2,7 +2,6 @@ package postgres_test
 
 import (
 	"flag"
-	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
@@ -16,7 +15,10 @@ import (
 
 var update = flag.Bool("update", false, "write the golden schema dump")
 
-const goldenSchema = "../../migrations/schema.sql"
+const (
+	goldenSchema = "../../migrations/schema.sql"
+	goldenMajor  = "15"
+)
 
 // What the migrations make is what was reviewed.
 func TestSchemaIsTheGoldenOne(t *testing.T) {
@@ -30,12 +32,15 @@ func TestSchemaIsTheGoldenOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	major := regexp.MustCompile(`\d+`).FindString(string(version))
+	if major != goldenMajor {
+		t.Skipf("the golden dump is pg_dump %s's and this is %s: they spell differently, so it is not compared", goldenMajor, major)
+	}
 	d := pgtest.New(t)
 	out, err := exec.Command(dump, "--schema-only", "--no-owner", "--exclude-table=goose_db_version*", "-d", d.DSN+" user=tenon_owner").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := fmt.Sprintf("-- What the migrations make, as pg_dump %s shows it; written by: go test ./internal/postgres -run Schema -update\n%s", major, tidy(string(out)))
+	got := tidy(string(out))
 	if *update {
 		if err := os.WriteFile(goldenSchema, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
@@ -44,9 +49,6 @@ func TestSchemaIsTheGoldenOne(t *testing.T) {
 	want, err := os.ReadFile(goldenSchema)
 	if err != nil {
 		t.Fatal(err)
-	}
-	if wrote := regexp.MustCompile(`pg_dump (\d+)`).FindStringSubmatch(string(want)); len(wrote) == 2 && wrote[1] != major {
-		t.Skipf("the golden dump is pg_dump %s's and this is %s: they spell differently, so it is not compared", wrote[1], major)
 	}
 	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
 		t.Errorf("run with -update and look at the change:\n%s", diff)

@@ -130,7 +130,9 @@ func (db *DB) PipeAPI(ctx context.Context, s Scope, wakes []string, fill func(b 
 	}
 	for try := 1; ; try++ {
 		b := &pgx.Batch{}
-		b.Queue(`SELECT set_config('tenon.org', $1, true), set_config('tenon.operator', $2, true)`, org, operator)
+		// Plans are kept: with a name or an id that is null, the server would take
+		// each time's own plan for a better one, and planning costs more than it saves.
+		b.Queue(`SELECT set_config('tenon.org', $1, true), set_config('tenon.operator', $2, true), set_config('plan_cache_mode', 'force_generic_plan', true)`, org, operator)
 		fill(b)
 		err := db.api.SendBatch(ctx, b).Close()
 		if err == nil {
