@@ -173,28 +173,48 @@ func bridgeMAC(cloudID string) net.HardwareAddr {
 	return net.HardwareAddr{0x02, 0x74, byte(s), byte(s >> 8), byte(s >> 16), byte(s >> 24)} // 02: locally administered
 }
 
+// forwardingMarks names the uplinks whose forwarding a Tenon cloud of this host
+// switched on, so that the last cloud to go switches it off again.
+const forwardingMarks = "/run/tenon-forwarding"
+
 // enableForwarding lets packets pass between the bridge and the uplinks only.
 // The host as a whole is not made a router: see the uplink rule of the firewall.
 func (n *Network) enableForwarding() error {
+	unlock, err := lockHost()
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	if err := writeSysctl("ipv4/conf", n.bridge, "forwarding", "1"); err != nil {
 		return fmt.Errorf("enable forwarding on %s: %w", n.bridge, err)
 	}
-	for _, uplink := range uplinks() {
-		if readSysctl("ipv4/conf", uplink, "forwarding") == "1" {
-			continue
-		}
-		if err := writeSysctl("ipv4/conf", uplink, "forwarding", "1"); err != nil {
-			return fmt.Errorf("enable forwarding on %s: %w", uplink, err)
-		}
-		n.plan.Forwarding = append(n.plan.Forwarding, uplink)
+	if err := os.MkdirAll(forwardingMarks, 0o700); err != nil {
+		return fmt.Errorf("mark forwarding: %w", err)
 	}
-	return n.savePlan()
+	n.uplinks = nil
+	for _, uplink := range uplinks() {
+		mark := filepath.Join(forwardingMarks, uplink)
+		if readSysctl("ipv4/conf", uplink, "forwarding") != "1" {
+			if err := os.WriteFile(mark, nil, 0o600); err != nil {
+				return fmt.Errorf("mark forwarding: %w", err)
+			}
+			if err := writeSysctl("ipv4/conf", uplink, "forwarding", "1"); err != nil {
+				return fmt.Errorf("enable forwarding on %s: %w", uplink, err)
+			}
+		}
+		if _, err := os.Stat(mark); err == nil {
+			n.uplinks = append(n.uplinks, uplink)
+		}
+	}
+	return nil
 }
 
 func (n *Network) restoreForwarding() error {
-	if len(n.plan.Forwarding) == 0 {
-		return nil
+	unlock, err := lockHost()
+	if err != nil {
+		return err
 	}
+	defer unlock()
 	links, err := netlink.LinkList()
 	if err != nil {
 		return fmt.Errorf("list links: %w", err)
@@ -204,11 +224,11 @@ func (n *Network) restoreForwarding() error {
 			return nil // another cloud still needs it
 		}
 	}
-	for _, uplink := range n.plan.Forwarding {
-		_ = writeSysctl("ipv4/conf", uplink, "forwarding", "0")
+	marks, _ := os.ReadDir(forwardingMarks)
+	for _, m := range marks {
+		_ = writeSysctl("ipv4/conf", m.Name(), "forwarding", "0") // the device may be gone
 	}
-	n.plan.Forwarding = nil
-	return n.savePlan()
+	return os.RemoveAll(forwardingMarks)
 }
 
 // uplinks are the devices of the default routes.

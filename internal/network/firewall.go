@@ -88,7 +88,7 @@ func (n *Network) applyFirewall(ctx context.Context) error {
 	var rules bytes.Buffer
 	err := ruleset.Execute(&rules, map[string]any{
 		"Table": n.tableName(), "Bridge": n.bridge, "Gateway": n.Gateway(), "Subnet": n.plan.Subnet,
-		"Uplinks": n.plan.Forwarding, "Guests": guests,
+		"Uplinks": n.uplinks, "Guests": guests,
 	})
 	if err != nil {
 		return fmt.Errorf("write firewall rules: %w", err)

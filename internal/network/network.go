@@ -38,17 +38,17 @@ type Network struct {
 	bridge string
 	log    *slog.Logger
 
-	mu     sync.Mutex // Up, Down and the firewall's elements
-	plan   plan
-	up     bool
-	stop   context.CancelFunc // of the DNS watcher
-	closed sync.WaitGroup
+	mu      sync.Mutex // Up, Down and the firewall's elements
+	plan    plan
+	uplinks []string // that only forward because of Tenon
+	up      bool
+	stop    context.CancelFunc // of the DNS watcher
+	closed  sync.WaitGroup
 }
 
 // plan is what is remembered between runs.
 type plan struct {
-	Subnet     netip.Prefix `json:"subnet"`
-	Forwarding []string     `json:"forwarding,omitempty"` // uplinks whose forwarding we switched on
+	Subnet netip.Prefix `json:"subnet"`
 }
 
 // New reads what is remembered; it changes nothing on the host.
