@@ -222,7 +222,7 @@ func (w wish) admission(c Call) (postgres.Admission, error) {
 	i := cloud.Instance{
 		ID: cloud.InstanceID{}.New(), OrgID: w.project.OrgID, ProjectID: w.project.ID, ProjectName: w.project.Name,
 		Name: w.in.Name, Kind: w.image.Kind, ImageID: w.image.ID, ImageName: w.image.Name, ImageDigest: w.image.Digest,
-		FlavorID: w.flavor.ID, FlavorName: w.flavor.Name, Shape: w.flavor.Shape, PoolName: w.pool.Name,
+		FlavorID: w.flavor.ID, FlavorName: w.flavor.Name, Shape: w.flavor.Shape, PoolName: w.pool.Name, Simulated: w.pool.Simulated,
 		Command: w.in.Command, Env: w.in.Env, Labels: w.in.Labels,
 		Desired: cloud.DesiredRunning, Generation: 1, State: cloud.StateQueued,
 		CreatedBy: c.Actor.UserID, CreatedAt: w.at, StateAt: w.at,
