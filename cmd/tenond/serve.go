@@ -107,7 +107,11 @@ func (k *core) doors(ctx context.Context, c config, log *slog.Logger, metrics *p
 	handler, err := httpapi.New(httpapi.Config{
 		App: k.app, Gateway: gate, Registry: k.tenants, NotBuilt: web.NotBuilt, Console: console(), Metrics: metrics, Log: log,
 		CloudID: k.keys.CloudID(), Version: version, TLS: c.TLSCertFile != "",
-		Ready: []httpapi.ReadyCheck{{Name: "database", Check: k.db.Ping}},
+		Ready: []httpapi.ReadyCheck{
+			{Name: "database", Check: k.db.Ping},
+			{Name: "migrations", Check: k.db.Prepared},
+			{Name: "leader", Check: func(ctx context.Context) error { return k.db.LeaderKnown(ctx, "cloud") }},
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("build the API: %w", err)

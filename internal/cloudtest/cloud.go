@@ -50,12 +50,13 @@ const (
 
 // Options change a cloud; the zero value is the usual one.
 type Options struct {
-	NoNode   bool // no agent: nothing can be placed
-	NoLoops  bool // nothing is scheduled, moved or metered
-	Guests   fake.Options
-	Console  fs.FS
-	Registry http.Handler
-	Now      func() time.Time
+	NoNode       bool // no agent: nothing can be placed
+	NoLoops      bool // nothing is scheduled, moved or metered
+	Guests       fake.Options
+	Console      fs.FS
+	Registry     http.Handler                // of the API's door
+	NodeRegistry func(*app.App) http.Handler // of the nodes' door
+	Now          func() time.Time
 }
 
 // Cloud is a running one.
@@ -108,7 +109,10 @@ func StartWith(t testing.TB, o Options) *Cloud {
 	gate := gateway.New(gateway.Config{App: c.App, Pool: c.Pool, Log: c.log, Watch: 200 * time.Millisecond, Ping: time.Second})
 	handler, err := httpapi.New(httpapi.Config{
 		App: c.App, Gateway: gate, Registry: o.Registry, Console: o.Console, NotBuilt: "not built", Log: c.log, CloudID: CloudID, Version: "test",
-		Ready: []httpapi.ReadyCheck{{Name: "database", Check: c.DB.DB.Ping}},
+		Ready: []httpapi.ReadyCheck{
+			{Name: "database", Check: c.DB.DB.Ping}, {Name: "migrations", Check: c.DB.DB.Prepared},
+			{Name: "leader", Check: func(ctx context.Context) error { return c.DB.DB.LeaderKnown(ctx, "cloud") }},
+		},
 	})
 	if err != nil {
 		t.Fatalf("cloudtest: %v", err)
@@ -118,8 +122,12 @@ func StartWith(t testing.TB, o Options) *Cloud {
 
 	ln := listen(t)
 	c.DoorURL = "https://" + ln.Addr().String()
+	var nodeRegistry http.Handler
+	if o.NodeRegistry != nil {
+		nodeRegistry = o.NodeRegistry(c.App)
+	}
 	door := nodeapi.New(nodeapi.Config{
-		App: c.App, Keys: c.Keys, Pool: c.Pool, Hosts: []string{"127.0.0.1"}, Wakes: c.DB.DB.Wakes, NodeTopic: postgres.TopicNode, Log: c.log,
+		App: c.App, Keys: c.Keys, Pool: c.Pool, Hosts: []string{"127.0.0.1"}, Wakes: c.DB.DB.Wakes, NodeTopic: postgres.TopicNode, Registry: nodeRegistry, Log: c.log,
 		Timing: nodeapi.Timing{Check: 200 * time.Millisecond},
 	})
 	running.Go(func() {
