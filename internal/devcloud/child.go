@@ -146,12 +146,13 @@ func (c *child) keep(ctx context.Context) {
 			}
 			c.note("%v; trying again in %s", err, wait)
 		}
-		go c.announce(ctx)
+		go c.announce(ctx, c.process())
 	}
 }
 
-func (c *child) announce(ctx context.Context) {
-	if err := c.ready(ctx); err == nil {
+// announce says that a restarted process answers, unless it has ended by then.
+func (c *child) announce(ctx context.Context, p process) {
+	if err := c.ready(ctx); err == nil && c.process() == p {
 		c.note("%s is back", c.Name)
 	}
 }

@@ -92,6 +92,9 @@ func tailLines(path string, n int) []string {
 func lastLine(path string) string {
 	lines := tailLines(path, 1)
 	if line := strings.TrimSpace(lines[len(lines)-1]); line != "" {
+		if r := []rune(line); len(r) > 200 {
+			line = string(r[:200]) + "…"
+		}
 		return line
 	}
 	return "(it wrote nothing)"
