@@ -209,7 +209,9 @@ func (n *Network) cniConfig() (*libcni.NetworkConfigList, error) {
 	raw, err := json.Marshal(map[string]any{
 		"cniVersion": "1.0.0", "name": n.cniNetwork(),
 		"plugins": []any{map[string]any{
-			"type": "bridge", "bridge": n.bridge, "isGateway": true, "ipMasq": false, "hairpinMode": false,
+			// Not isGateway: the bridge has its address already, and the plugin would make
+			// the whole host a router.
+			"type": "bridge", "bridge": n.bridge, "isGateway": false, "ipMasq": false, "hairpinMode": false,
 			"ipam": map[string]any{
 				"type": "host-local", "dataDir": n.leaseDir(),
 				"ranges": []any{[]any{map[string]any{"subnet": n.plan.Subnet.String(), "gateway": n.Gateway().String()}}},

@@ -74,6 +74,7 @@ func TestAttachmentsAreWholeOrMadeAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
+	forwarding := readSysctl("ipv4", "", "ip_forward")
 	if err := n.Up(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -89,6 +90,9 @@ func TestAttachmentsAreWholeOrMadeAnew(t *testing.T) {
 	}
 	if again, err := n.Attach(ctx, "inst_1", ids); err != nil || again != first {
 		t.Errorf("a second attach: %+v, %v", again, err)
+	}
+	if got := readSysctl("ipv4", "", "ip_forward"); got != forwarding {
+		t.Errorf("the host's own forwarding went from %s to %s", forwarding, got)
 	}
 	// A crash, or a reboot with a run folder on disk: the file says more than is there.
 	if err := removeNamespaces(n.nsDir() + "/inst_1"); err != nil {
