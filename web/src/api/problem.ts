@@ -1,3 +1,4 @@
+import { sentence } from '~/lib/format.ts'
 import type { Failure } from '~/ui/State.tsx'
 import type { components } from './schema.gen.ts'
 
@@ -12,7 +13,7 @@ export class ApiProblem extends Error {
   readonly problem: Partial<Problem>
 
   constructor(status: number, problem: Partial<Problem>) {
-    super(problem.detail || problem.title || `The server answered ${status}`)
+    super(sentence(problem.detail || problem.title || `The server answered ${status}`))
     this.status = status
     this.code = problem.code ?? 'unknown'
     this.problem = problem
@@ -60,7 +61,7 @@ export function failureOf(error: unknown, doing: string): Failure {
     return {
       title: `Could not ${doing}`,
       message: error.message,
-      hint: error.problem.hint,
+      hint: error.problem.hint && sentence(error.problem.hint),
       requestId: error.problem.request_id,
     }
   }

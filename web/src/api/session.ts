@@ -68,10 +68,22 @@ export async function signOut(): Promise<void> {
   drop()
 }
 
+/** again repeats what got no answer, twice: a rotated cookie is good for a while longer. */
+async function again(ask: () => Promise<Response>): Promise<Response> {
+  for (let n = 0; ; n++) {
+    try {
+      return await ask()
+    } catch (e) {
+      if (n === 2) throw e
+      await new Promise((done) => setTimeout(done, 300 * (n + 1)))
+    }
+  }
+}
+
 /** refresh gets a new access token with the cookie: true when there is a session. */
 export function refresh(): Promise<boolean> {
   running ??= (async () => {
-    const res = await post('/v1/auth/refresh')
+    const res = await again(() => post('/v1/auth/refresh'))
     if (res.ok) {
       take(await res.json())
       return true

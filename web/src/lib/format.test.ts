@@ -6,6 +6,7 @@ import {
   formatMoney,
   formatMonthly,
   formatRelative,
+  sentence,
 } from './format.ts'
 
 test('small sums never read as nothing', () => {
@@ -38,4 +39,9 @@ test('relative times look both ways', () => {
   expect(formatRelative('2026-11-30T11:54:00Z', now)).toBe('6 min ago')
   expect(formatRelative('2026-11-30T12:06:00Z', now)).toBe('in 6 min')
   expect(formatRelative('2026-11-30T12:00:01Z', now)).toBe('now')
+})
+
+test('a message becomes a sentence, a name stays as it is', () => {
+  expect(sentence('the database does not answer')).toBe('The database does not answer')
+  expect(sentence('web-1 was stopped')).toBe('web-1 was stopped')
 })

@@ -99,3 +99,6 @@ export function formatDay(day: string): string {
 export function plural(n: number, one: string, many = `${one}s`): string {
   return `${formatNumber(n)} ${n === 1 ? one : many}`
 }
+
+/** sentence makes a message of the server, which begins in lower case, stand by itself. */
+export const sentence = (s: string) => (/^[a-z][a-z']* /.test(s) ? s.charAt(0).toUpperCase() + s.slice(1) : s)

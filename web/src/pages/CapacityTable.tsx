@@ -43,8 +43,8 @@ export function CapacityTable({ capacity }: { capacity: Capacity | undefined }) 
   const t = capacity?.total
   return (
     <Panel flush>
-      <div className="grid lg:grid-cols-[auto_minmax(0,1fr)]">
-        <div className="grid grid-cols-4 content-start gap-x-8 gap-y-3 border-b border-line p-4 lg:border-r lg:border-b-0 lg:pr-10">
+      <div className="grid xl:grid-cols-[auto_minmax(0,1fr)]">
+        <div className="grid grid-cols-4 content-start gap-x-8 gap-y-3 border-b border-line p-4 xl:border-r xl:border-b-0 xl:pr-10">
           {t ? (
             <>
               <Figure name="GPUs" value={t.total} note={t.simulated ? 'simulated' : undefined} />

@@ -3,7 +3,7 @@ import type { DryRunResult } from '~/api/instance.ts'
 import type { Flavor } from '~/api/offer.ts'
 import type { ApiProblem } from '~/api/problem.ts'
 import { type CreateForm, toCLI, toCurl } from '~/lib/createform.ts'
-import { formatHourly, formatMiB, formatMonthly, formatNumber, plural } from '~/lib/format.ts'
+import { formatHourly, formatMiB, formatMonthly, plural, sentence } from '~/lib/format.ts'
 import { gpuWords } from '~/lib/shape.ts'
 import { Button } from '~/ui/Button.tsx'
 import { CodeBlock } from '~/ui/CopyButton.tsx'
@@ -137,8 +137,7 @@ function Outcome({ dry, gpus }: { dry: DryRunResult; gpus: number }) {
         <p>Waits in the queue{dry.ahead > 0 && ` behind ${plural(dry.ahead, 'instance')}`}</p>
         {dry.reasons?.map((r) => (
           <p key={r.reason} className="text-12 text-fg3">
-            {r.message || r.reason.replaceAll('_', ' ')}
-            {r.count > 1 && ` (${formatNumber(r.count)})`}
+            {sentence(r.message || r.reason.replaceAll('_', ' '))}
           </p>
         ))}
       </div>
@@ -169,7 +168,7 @@ function Refusal({ p }: { p: ApiProblem }) {
             Limit {limit}, used {used}, asked {asked}
           </p>
         )}
-        {hint && <p className="text-12 text-fg2">{hint}</p>}
+        {hint && <p className="text-12 text-fg2">{sentence(hint)}</p>}
       </div>
     </div>
   )

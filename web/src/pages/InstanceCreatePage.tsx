@@ -53,6 +53,9 @@ export function InstanceCreatePage() {
 
   const create = useMutation({
     mutationFn: () => instanceCreate(project, toRequest(current), key.current),
+    // the same key makes a repeated request happen once
+    retry: (count, e) => count < 2 && e instanceof ApiProblem && e.status === 0,
+    retryDelay: 500,
     onSuccess: async (i) => {
       await queryClient.invalidateQueries({ queryKey: ['instances', project] })
       await navigate({ to: '/projects/$project/instances/$instance', params: { project, instance: i.name } })

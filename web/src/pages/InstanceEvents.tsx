@@ -2,7 +2,7 @@ import { useQuery } from '@tanstack/react-query'
 import { useParams } from '@tanstack/react-router'
 import { instanceEventsQuery } from '~/api/instance.ts'
 import { failureOf } from '~/api/problem.ts'
-import { formatExact } from '~/lib/format.ts'
+import { formatExact, sentence } from '~/lib/format.ts'
 import { toneOf } from '~/lib/instancestate.ts'
 import { stateOf } from '~/lib/ribbon.ts'
 import { Panel } from '~/ui/Layout.tsx'
@@ -53,7 +53,7 @@ export function InstanceEvents() {
                   </span>
                   <div className="min-w-0 flex-1">
                     <span className="break-words" title={e.verb}>
-                      {e.message || e.verb}
+                      {sentence(e.message || e.verb)}
                     </span>
                   </div>
                   <span className="hidden text-12 leading-5 text-fg3 sm:inline">{formatExact(e.at)}</span>

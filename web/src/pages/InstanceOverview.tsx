@@ -2,7 +2,7 @@ import { useQuery } from '@tanstack/react-query'
 import { Link, useParams } from '@tanstack/react-router'
 import { type Instance, instanceEventsQuery } from '~/api/instance.ts'
 import { useNow } from '~/lib/clock.ts'
-import { formatHourly, formatMiB, formatMonthly, plural } from '~/lib/format.ts'
+import { formatHourly, formatMiB, formatMonthly, sentence } from '~/lib/format.ts'
 import { stretchesOf } from '~/lib/ribbon.ts'
 import { gpuWords } from '~/lib/shape.ts'
 import { CopyLine } from '~/ui/CopyButton.tsx'
@@ -39,13 +39,13 @@ function Happening({ i, project }: { i: Instance; project: string }) {
   if (i.state === 'queued')
     return (
       <Notice tone="amber">
-        <p className="font-medium">{i.message || 'Waits for a place.'}</p>
+        <p className="font-medium">
+          {(i.reasons ?? []).length > 0 ? 'Waits for a place' : sentence(i.message || 'waits for a place')}
+        </p>
         {(i.reasons ?? []).length > 0 && (
           <ul className="mt-1 list-disc pl-4 text-fg2">
             {i.reasons?.map((r) => (
-              <li key={r.reason}>
-                {plural(r.count, 'place')}: {r.message || r.reason.replaceAll('_', ' ')}
-              </li>
+              <li key={r.reason}>{sentence(r.message || r.reason.replaceAll('_', ' '))}</li>
             ))}
           </ul>
         )}
@@ -57,7 +57,7 @@ function Happening({ i, project }: { i: Instance; project: string }) {
   if (i.state === 'starting')
     return (
       <Notice>
-        <p>{i.message || 'Its node prepares it.'}</p>
+        <p>{sentence(i.message || 'Its node prepares it.')}</p>
         {i.progress !== undefined && (
           <div
             role="progressbar"
@@ -76,8 +76,10 @@ function Happening({ i, project }: { i: Instance; project: string }) {
     return (
       <Notice tone={i.state === 'failed' ? 'red' : 'grey'}>
         <p className="font-medium">
-          {i.message || (i.state === 'failed' ? 'It failed.' : 'It ended by itself.')}
-          {i.exit_code !== undefined && ` Exit code ${i.exit_code}.`}
+          {sentence(i.message || (i.state === 'failed' ? 'It failed.' : 'It ended by itself.'))}
+          {i.exit_code !== undefined &&
+            !i.message?.includes(String(i.exit_code)) &&
+            ` Exit code ${i.exit_code}.`}
         </p>
         {i.last_lines && (
           <>

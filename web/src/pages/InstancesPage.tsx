@@ -6,7 +6,7 @@ import { type Instance, instancesQuery } from '~/api/instance.ts'
 import { flavorsQuery } from '~/api/offer.ts'
 import { failureOf } from '~/api/problem.ts'
 import { useNow } from '~/lib/clock.ts'
-import { formatHourly, plural } from '~/lib/format.ts'
+import { formatHourly, plural, sentence } from '~/lib/format.ts'
 import { type InstanceState, instanceStates, stateWord } from '~/lib/instancestate.ts'
 import { gpuShort } from '~/lib/shape.ts'
 import { useTitle } from '~/lib/title.ts'
@@ -30,7 +30,7 @@ const columns: Column<Instance>[] = [
         to="/projects/$project/instances/$instance"
         params={{ project: i.project, instance: i.name }}
         title={i.name}
-        className="block max-w-[46vw] truncate font-medium text-fg no-underline hover:text-accent-ink sm:max-w-72"
+        className="block max-w-[46vw] truncate font-medium text-fg no-underline hover:text-accent-ink sm:max-w-56 xl:max-w-72"
       >
         {i.name}
       </Link>
@@ -40,7 +40,7 @@ const columns: Column<Instance>[] = [
   {
     id: 'gpu',
     header: 'GPU',
-    from: 'md',
+    from: 'lg',
     cell: (i) => (
       <span className="inline-flex items-center gap-2">
         {gpuShort(i)}
@@ -48,15 +48,15 @@ const columns: Column<Instance>[] = [
       </span>
     ),
   },
-  { id: 'image', header: 'Image', from: 'lg', cell: (i) => i.image },
+  { id: 'image', header: 'Image', from: 'xl', cell: (i) => i.image },
   {
     id: 'note',
     header: 'Note',
     grow: true,
-    from: 'lg',
+    from: 'xl',
     cell: (i) => (
       <span className="text-fg3" title={i.message}>
-        {i.state === 'running' ? i.address : i.message}
+        {i.state === 'running' ? i.address : sentence(i.message ?? '')}
       </span>
     ),
   },

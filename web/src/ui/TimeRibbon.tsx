@@ -1,4 +1,4 @@
-import { formatDuration, formatExact, formatHourly, formatMoney } from '~/lib/format.ts'
+import { formatDuration, formatExact, formatHourly, formatMoney, sentence } from '~/lib/format.ts'
 import { stateWord, toneOf } from '~/lib/instancestate.ts'
 import type { LifeEvent, Stretch } from '~/lib/ribbon.ts'
 
@@ -52,7 +52,7 @@ export function TimeRibbon({
         {events.map((e) => (
           <div
             key={`${e.verb}-${e.at}`}
-            title={`${e.message || e.verb}, ${formatExact(e.at)}`}
+            title={`${sentence(e.message || e.verb)}, ${formatExact(e.at)}`}
             className="absolute top-0 h-[22px] w-px bg-fg3"
             style={{ left: `${x(new Date(e.at).getTime())}%` }}
           />
