@@ -39,6 +39,7 @@ clean: ## Stop this folder's cloud, then delete it and all that was built
 		else rm -rf var; fi; \
 	fi
 	@[ ! -d bin/test-cloud ] || $(SUDO) ./bin/tenond dev --clean --state bin/test-cloud
+	@[ ! -d bin/registry-cache ] || $(SUDO) rm -rf bin/registry-cache
 	@rm -rf bin web/node_modules
 	@if [ -d web/dist ]; then find web/dist -mindepth 1 ! -name .gitkeep -delete; fi
 

@@ -14,6 +14,9 @@ TENON_ADMIN_PASSWORD=$(od -An -N 12 -tx1 /dev/urandom | tr -d ' \n')
 export TENON_ADMIN_PASSWORD
 $sudo ./bin/tenond dev --state "$state" --clean
 mkdir -p "$state"
+# The image that an earlier test built saves a minute or two.
+cache=$top/bin/registry-cache
+[ ! -d "$cache" ] || $sudo cp -a "$cache" "$state/registry"
 $sudo ./bin/tenond dev --state "$state" >"$log" 2>&1 &
 pid=$!
 stop() {
@@ -40,6 +43,7 @@ code=0
 "$@" || code=$?
 stop
 if [ "$code" -eq 0 ]; then
+	[ -d "$cache" ] || $sudo cp -a "$state/registry" "$cache"
 	$sudo ./bin/tenond dev --state "$state" --clean
 else
 	echo "the test failed; the cloud's logs are in $state/log" >&2

@@ -57,16 +57,16 @@ func (l Layout) remove(agent string) error {
 }
 
 // stopOrder is that of a whole cloud, those who need others first.
-var stopOrder = []string{"agent", "containerd", "serve", "postgres"}
+var stopOrder = []string{"supervisor", "agent", "containerd", "serve", "postgres"}
 
 func stopByPidFiles(run string) {
 	for _, name := range stopOrder {
-		if p, ok := readPid(run, name); ok && p.alive() {
+		if p, ok := readPid(run, name); ok && p.alive() && p.PID != os.Getpid() {
 			sig := syscall.SIGTERM
 			if name == "postgres" {
 				sig = syscall.SIGINT
 			}
-			p.stop(sig, 10*time.Second, nil)
+			p.stop(sig, 30*time.Second, nil)
 		}
 	}
 }

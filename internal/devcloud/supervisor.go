@@ -59,6 +59,12 @@ func (s *Supervisor) open(state string) error {
 	}
 	pg.Data, pg.Socket = s.postgresData(), s.postgresSocket()
 	s.Postgres = pg
+	if ticks, err := startTicks(os.Getpid()); err == nil {
+		// So that one whose folder is deleted under it can still be found.
+		if err := (process{PID: os.Getpid(), StartedAt: ticks}).save(s.Run, "supervisor"); err != nil {
+			return err
+		}
+	}
 	serving := false
 	if p, ok := readPid(s.Run, "serve"); ok {
 		serving = p.alive()

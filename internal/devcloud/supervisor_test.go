@@ -266,13 +266,24 @@ func TestTwoSupervisorsOfOneFolderDoNotFight(t *testing.T) {
 
 func TestPruneTakesWhatAGoneCheckoutLeft(t *testing.T) {
 	t.Parallel()
+	for name, killed := range map[string]bool{"its supervisor was killed": true, "its supervisor still runs": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pruneAfter(t, killed)
+		})
+	}
+}
+
+func pruneAfter(t *testing.T, killed bool) {
 	c := newTestCloud(t)
 	first := c.supervise()
 	run, serve, postgres := c.run(), c.pid("serve"), c.pid("postgres")
-	if err := first.Process.Kill(); err != nil {
-		t.Fatal(err)
+	if killed {
+		if err := first.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
 	}
-	_ = first.Wait()
+	go func() { _ = first.Wait() }()
 	if err := os.RemoveAll(filepath.Join(c.dir, "checkout")); err != nil {
 		t.Fatal(err)
 	}
