@@ -119,11 +119,21 @@ func contains(list []string, want string) bool {
 	return false
 }
 
+// awaitReady waits for a guest to say that it handles signals: until its program
+// runs, a signal ends runc's own first process.
+func (c *cloudUnderTest) awaitReady(t *testing.T, id string) {
+	t.Helper()
+	eventually(t, 10*time.Second, "the guest to be ready", func() bool {
+		return strings.Contains(c.logs(t, id, hypervisor.LogOptions{}), "ready")
+	})
+}
+
 func TestStopKillsAfterTheGrace(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := spec("inst_deaf", c.push(t, v1.Config{}), "sh", "-c", "trap '' TERM; sleep 1000 & while :; do sleep 0.05; done")
+	s := spec("inst_deaf", c.push(t, v1.Config{}), "sh", "-c", "trap '' TERM; echo ready; sleep 1000 & while :; do sleep 0.05; done")
 	c.start(t, s)
+	c.awaitReady(t, s.ID)
 	begin := time.Now()
 	g, err := c.Stop(context.Background(), s.ID, 300*time.Millisecond)
 	if err != nil || g.ExitCode != 137 {
@@ -140,8 +150,9 @@ func TestStopKillsAfterTheGrace(t *testing.T) {
 func TestStopUsesTheImagesSignal(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := spec("inst_signal", c.push(t, v1.Config{StopSignal: "SIGQUIT"}), "sh", "-c", "trap 'exit 9' QUIT; while :; do sleep 0.05; done")
+	s := spec("inst_signal", c.push(t, v1.Config{StopSignal: "SIGQUIT"}), "sh", "-c", "trap 'exit 9' QUIT; echo ready; while :; do sleep 0.05; done")
 	c.start(t, s)
+	c.awaitReady(t, s.ID)
 	if g, err := c.Stop(context.Background(), s.ID, 10*time.Second); err != nil || g.ExitCode != 9 {
 		t.Errorf("guest after stop: %+v, %v", g, err)
 	}
