@@ -85,7 +85,7 @@ func (s *server) record(next http.Handler) http.Handler {
 				}
 			}
 			route := chi.RouteContext(r.Context()).RoutePattern()
-			s.requests.WithLabelValues(r.Method, route, strconv.Itoa(status)).Observe(time.Since(began).Seconds())
+			s.requests.WithLabelValues(methodLabel(r.Method), route, strconv.Itoa(status)).Observe(time.Since(began).Seconds())
 			level := slog.LevelInfo
 			if status >= 500 {
 				level = slog.LevelError
@@ -106,6 +106,15 @@ func (s *server) record(next http.Handler) http.Handler {
 		}()
 		next.ServeHTTP(ww, r)
 	})
+}
+
+// methodLabel keeps a client from inventing label values.
+func methodLabel(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
+		return method
+	}
+	return "other"
 }
 
 // rescue turns a panic into a problem with a request id.

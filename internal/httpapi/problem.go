@@ -169,8 +169,8 @@ func intOf(v any) *int64 {
 }
 
 func internalError(ctx context.Context) *answer {
-	a := newAnswer(http.StatusInternalServerError, "internal", "something went wrong on our side; nothing of your request was kept unless it is listed")
-	a.Hint = "try again; if it happens again, give your operator the request id"
+	a := newAnswer(http.StatusInternalServerError, "internal", "something went wrong on our side")
+	a.Hint = "look whether it happened after all, then try again; if it fails again, give your operator the request id"
 	a.RequestID = requestID(ctx)
 	return a
 }

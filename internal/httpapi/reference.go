@@ -36,6 +36,42 @@ type refPage struct {
 	Title      string
 	Paragraphs []string
 	Tags       []refTag
+	Problems   []refProblem
+}
+
+type refProblem struct {
+	Code, Status, Text string
+}
+
+// refProblems tells of the codes that a caller meets most; each problem's type
+// points at its own.
+var refProblems = []refProblem{
+	{"malformed_json", "400", "The body is not JSON; the detail names the line and column."},
+	{"token_missing", "401", "Send `Authorization: Bearer <token>`."},
+	{"token_malformed", "401", "A character of the token is missing or mistyped; it was not looked up."},
+	{"token_expired", "401", "Refresh the session, or make a new token."},
+	{"token_revoked", "401", "The token was revoked, or its session was ended."},
+	{"token_unknown", "401", "This cloud does not know the token, or its owner has left the organisation."},
+	{"sign_in_failed", "401", "The e-mail or the password is wrong; which, is not told."},
+	{"forbidden", "403", "Your role does not allow it; the hint says whose does."},
+	{"quota_exceeded", "403", "Above the project's limit; `limit`, `used` and `asked` say by how much."},
+	{"cross_origin", "403", "Another site's page made the request."},
+	{"not_found", "404", "It does not exist, or is not yours to see: the two are not told apart."},
+	{"no_such_route", "404", "There is no such path."},
+	{"method_not_allowed", "405", "The Allow header lists what is possible."},
+	{"name_taken", "409", "Something of that name is there already."},
+	{"state_conflict", "409", "Not possible in its present state, which the detail names."},
+	{"not_running", "409", "It has no guest on a node now."},
+	{"generation_changed", "412", "It changed since you read it: read it again, then decide."},
+	{"body_too_large", "413", "Bodies are at most 1 MiB."},
+	{"wrong_content_type", "415", "Bodies are `application/json`."},
+	{"invalid", "422", "Understood, but wrong or impossible; `errors` lists everything at once."},
+	{"idempotency_key_reused", "422", "The key was used for another request."},
+	{"websocket_needed", "426", "A terminal is a WebSocket."},
+	{"too_many_streams", "429", "Too many terminals and followed logs at once."},
+	{"internal", "500", "Our fault; quote the request id."},
+	{"node_unreachable", "503", "Its node can't be reached now; what runs there goes on."},
+	{"no_capacity", "507", "Nothing is free now and waiting was not wanted; `reasons` says what rules each place out."},
 }
 
 type refTag struct {
@@ -58,7 +94,7 @@ type refField struct {
 }
 
 func referencePage(doc *huma.OpenAPI) ([]byte, error) {
-	page := refPage{Title: doc.Info.Title, Paragraphs: strings.Split(doc.Info.Description, "\n\n")}
+	page := refPage{Title: doc.Info.Title, Problems: refProblems, Paragraphs: strings.Split(doc.Info.Description, "\n\n")}
 	for _, t := range doc.Tags {
 		page.Tags = append(page.Tags, refTag{Name: t.Name, Anchor: "tag-" + strings.ToLower(t.Name), Text: t.Description})
 	}

@@ -1,7 +1,9 @@
 package httpapi
 
 import (
+	"bytes"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -213,5 +215,38 @@ func TestReferenceIsOnePage(t *testing.T) {
 		if !strings.Contains(page, want) {
 			t.Errorf("the reference does not tell of %s", want)
 		}
+	}
+}
+
+func TestAnswersAreCompressedAndStreamsAreNot(t *testing.T) {
+	t.Parallel()
+	h := bare(t)
+	for target, want := range map[string]string{"/openapi.yaml": "gzip", "/docs/api": "gzip", "/assets/app-abc123.js": "gzip", "/v1/nothing": "gzip", "/metrics": "gzip"} {
+		w := ask(h, "GET", target, "", "Accept-Encoding", "gzip")
+		if got := w.Header().Get("Content-Encoding"); got != want {
+			t.Errorf("%s: encoding %q, want %q", target, got, want)
+		}
+	}
+	if w := ask(h, "GET", "/openapi.yaml", ""); w.Header().Get("Content-Encoding") != "" {
+		t.Errorf("compressed unasked")
+	}
+}
+
+// TestAccessLogHasNoSecrets sends secrets in every place that a request has.
+func TestAccessLogHasNoSecrets(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	h, err := New(Config{Log: slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask(h, "GET", "/v1/projects/default/instances/web-1/exec?ticket=s3cret", "", "Authorization", "Basic s3cret", "Cookie", "tenon_refresh=s3cret")
+	ask(h, "POST", "/v1/auth/login", `{"email": "a@b.c", "password": "s3cret", "oops": 1}`)
+	ask(h, "POST", "/v1/auth/refresh", "", "Cookie", "tenon_refresh=s3cret", "Origin", "https://evil.test")
+	if !strings.Contains(log.String(), `"route":"/v1/projects/{project}/instances/{instance}/exec"`) || !strings.Contains(log.String(), `"status":403`) {
+		t.Errorf("requests are missing: %s", log.String())
+	}
+	if strings.Contains(log.String(), "s3cret") {
+		t.Errorf("a secret is logged: %s", log.String())
 	}
 }

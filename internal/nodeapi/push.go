@@ -159,11 +159,11 @@ func (p *pusher) push(ctx context.Context) error {
 	if err := json.Unmarshal(body, &held); err != nil || held.Version != as.Version {
 		return fmt.Errorf("the node answered that it holds (%s, %d) after (%s, %d) was sent", clip(held.Era, 64), held.Generation, as.Era, as.Generation)
 	}
-	p.mu.Lock()
-	p.held = &as.Version
-	p.mu.Unlock()
 	if err := p.server.app.NodeAck(ctx, p.id, held.Version); err != nil {
 		return fmt.Errorf("keep the acknowledgement: %w", err)
 	}
+	p.mu.Lock()
+	p.held = &as.Version
+	p.mu.Unlock()
 	return nil
 }
