@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/tenon-cloud/tenon/internal/authz"
 )
 
 // The reference is one page without scripts, so that it works offline and under
@@ -244,8 +246,14 @@ func refText(s *huma.Schema, text string) string {
 
 // refCurl is a command that can be pasted after `. ./var/tenon.env`.
 func refCurl(op *huma.Operation) string {
+	if op.OperationID == string(authz.InstanceExec) {
+		return "tenon instance shell web-1 -- nproc" // curl speaks no WebSocket
+	}
 	var b strings.Builder
 	b.WriteString("curl")
+	if op.OperationID == string(authz.ProjectEvents) || op.OperationID == string(authz.InstanceLogs) {
+		b.WriteString(" -N")
+	}
 	if op.Method != "GET" {
 		b.WriteString(" -X " + op.Method)
 	}
@@ -255,6 +263,6 @@ func refCurl(op *huma.Operation) string {
 	if op.RequestBody != nil {
 		b.WriteString(` --json '{…}'`)
 	}
-	path := strings.NewReplacer("{project}", "default", "{", "", "}", "").Replace(op.Path)
+	path := strings.NewReplacer("{project}", "default", "{instance}", "web-1", "{org}", "default", "{", "", "}", "").Replace(op.Path)
 	return b.String() + ` "$TENON_URL` + path + `"`
 }
