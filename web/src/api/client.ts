@@ -43,6 +43,21 @@ export async function ask<T>(answer: Promise<{ data?: T; error?: unknown; respon
   return data as T // a 204 has no body, and its callers expect none
 }
 
+/** everyPage reads a list to its end, or to `most` of it. */
+export async function everyPage<T>(
+  read: (query: { limit: number; page_token?: string }) => Promise<{ items: T[]; next_page_token?: string }>,
+  most = 5000,
+): Promise<T[]> {
+  const items: T[] = []
+  let page_token: string | undefined
+  do {
+    const page = await read({ limit: 200, page_token })
+    items.push(...page.items)
+    page_token = page.next_page_token
+  } while (page_token && items.length < most)
+  return items
+}
+
 /** newKey makes an Idempotency-Key: a create that is sent twice happens once. */
 export function newKey(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16))

@@ -1,5 +1,5 @@
 import { queryOptions } from '@tanstack/react-query'
-import { ask, client } from './client.ts'
+import { ask, client, everyPage } from './client.ts'
 import type { Schemas } from './problem.ts'
 
 export type Node = Schemas['Node']
@@ -10,15 +10,13 @@ export type Alarm = Schemas['Alarm']
 
 export const nodesQuery = queryOptions({
   queryKey: ['fleet', 'nodes'],
-  queryFn: async ({ signal }) =>
-    (await ask(client.GET('/v1/nodes', { params: { query: { limit: 200 } }, signal }))).items,
+  queryFn: ({ signal }) => everyPage((query) => ask(client.GET('/v1/nodes', { params: { query }, signal }))),
   refetchInterval: 5_000,
 })
 
 export const gpusQuery = queryOptions({
   queryKey: ['fleet', 'gpus'],
-  queryFn: async ({ signal }) =>
-    (await ask(client.GET('/v1/gpus', { params: { query: { limit: 200 } }, signal }))).items,
+  queryFn: ({ signal }) => everyPage((query) => ask(client.GET('/v1/gpus', { params: { query }, signal }))),
   refetchInterval: 5_000,
 })
 
@@ -43,7 +41,7 @@ export const capacityQuery = queryOptions({
 
 export const alarmsQuery = queryOptions({
   queryKey: ['fleet', 'alarms'],
-  queryFn: async ({ signal }) => (await ask(client.GET('/v1/alarms', { signal }))).items,
+  queryFn: ({ signal }) => everyPage((query) => ask(client.GET('/v1/alarms', { params: { query }, signal }))),
   refetchInterval: 10_000,
 })
 

@@ -1,5 +1,5 @@
 import { queryOptions } from '@tanstack/react-query'
-import { ask, authFetch, client } from './client.ts'
+import { ask, authFetch, client, everyPage } from './client.ts'
 import { ApiProblem, type Schemas } from './problem.ts'
 
 export type Instance = Schemas['Instance']
@@ -15,21 +15,10 @@ const at = (project: string, instance: string) => ({ path: { project, instance }
 export const instancesQuery = (project: string) =>
   queryOptions({
     queryKey: ['instances', project],
-    queryFn: async ({ signal }) => {
-      const items: Instance[] = []
-      let pageToken: string | undefined
-      do {
-        const page = await ask(
-          client.GET('/v1/projects/{project}/instances', {
-            params: { path: { project }, query: { limit: 200, page_token: pageToken } },
-            signal,
-          }),
-        )
-        items.push(...page.items)
-        pageToken = page.next_page_token
-      } while (pageToken && items.length < 5000)
-      return items
-    },
+    queryFn: ({ signal }) =>
+      everyPage((query) =>
+        ask(client.GET('/v1/projects/{project}/instances', { params: { path: { project }, query }, signal })),
+      ),
     refetchInterval: 20_000,
   })
 
@@ -50,19 +39,17 @@ export const instanceEventsQuery = (project: string, instance: string) =>
   queryOptions({
     queryKey: ['instance', project, instance, 'events'],
     queryFn: async ({ signal }) => {
-      const items: Event[] = []
-      let pageToken: string | undefined
-      do {
-        const page = await ask(
-          client.GET('/v1/projects/{project}/instances/{instance}/events', {
-            params: { ...at(project, instance), query: { limit: 200, page_token: pageToken } },
-            signal,
-          }),
-        )
-        items.push(...page.items)
-        pageToken = page.next_page_token
-      } while (pageToken && items.length < 1000)
-      return items.sort((a, b) => a.seq - b.seq)
+      const events = await everyPage(
+        (query) =>
+          ask(
+            client.GET('/v1/projects/{project}/instances/{instance}/events', {
+              params: { ...at(project, instance), query },
+              signal,
+            }),
+          ),
+        1000,
+      )
+      return events.sort((a, b) => a.seq - b.seq)
     },
   })
 
@@ -87,7 +74,7 @@ export const dryRunQuery = (project: string, body: DryRun | null) =>
       ask(
         client.POST('/v1/projects/{project}/instances:dry-run', {
           params: { path: { project } },
-          body: body ?? { flavor: '' },
+          body: body ?? { flavor: '', image: '' },
           signal,
         }),
       ),

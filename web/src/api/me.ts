@@ -1,5 +1,5 @@
 import { queryOptions } from '@tanstack/react-query'
-import { ask, client } from './client.ts'
+import { ask, client, everyPage } from './client.ts'
 import type { Schemas } from './problem.ts'
 
 export type Me = Schemas['Me']
@@ -13,8 +13,8 @@ export const meQuery = queryOptions({
 
 export const projectsQuery = queryOptions({
   queryKey: ['projects'],
-  queryFn: async ({ signal }) =>
-    (await ask(client.GET('/v1/projects', { params: { query: { limit: 200 } }, signal }))).items,
+  queryFn: ({ signal }) =>
+    everyPage((query) => ask(client.GET('/v1/projects', { params: { query }, signal }))),
   staleTime: 60_000,
 })
 

@@ -1,5 +1,5 @@
 import { queryOptions } from '@tanstack/react-query'
-import { ask, client } from './client.ts'
+import { ask, client, everyPage } from './client.ts'
 import type { Schemas } from './problem.ts'
 
 export type Flavor = Schemas['Flavor']
@@ -14,8 +14,7 @@ export const flavorsQuery = queryOptions({
 
 export const imagesQuery = queryOptions({
   queryKey: ['images'],
-  queryFn: async ({ signal }) =>
-    (await ask(client.GET('/v1/images', { params: { query: { limit: 200 } }, signal }))).items,
+  queryFn: ({ signal }) => everyPage((query) => ask(client.GET('/v1/images', { params: { query }, signal }))),
 })
 
 export const imageCreate = (body: ImageCreate) => ask(client.POST('/v1/images', { body }))

@@ -517,7 +517,7 @@ export interface paths {
         };
         /**
          * Follow a project's changes
-         * @description Server-sent events: each `change` carries an event as JSON and an id; send the last one as Last-Event-ID to go on from there. A comment every 15 seconds keeps the connection alive. An `end` says why the stream is over.
+         * @description Server-sent events: each `change` carries an event as JSON and an id; send the last one as Last-Event-ID to go on from there. No event is passed over; of two changes of one resource at the same moment the later may come first, which seq tells. A comment every 15 seconds keeps the connection alive. An `end` says why the stream is over.
          */
         get: operations["project.events"];
         put?: never;
@@ -582,7 +582,7 @@ export interface paths {
         };
         /**
          * List what happened to an instance
-         * @description Oldest first.
+         * @description Newest first; also after it was deleted, by its id.
          */
         get: operations["instance.events"];
         put?: never;
@@ -800,7 +800,7 @@ export interface paths {
         put?: never;
         /**
          * Make an API token
-         * @description It belongs to the current organisation and can do what you can do there. The secret is shown this once.
+         * @description It belongs to the current organisation and can do what you can do there. The secret is shown this once and not kept, so an Idempotency-Key can't repeat the answer.
          */
         post: operations["token.create"];
         delete?: never;
@@ -906,7 +906,7 @@ export interface components {
                 [key: string]: string;
             };
             flavor: string;
-            image?: string;
+            image: string;
             /** @enum {string} */
             kind?: "container" | "vm" | "notebook";
             labels?: {
@@ -1254,7 +1254,7 @@ export interface components {
         InstanceCreate: {
             /** @description Replaces the image's entry point and command */
             command?: string[];
-            /** @description Environment; at most 128 variables, 64 KiB in all */
+            /** @description Environment; at most 128 variables, 32 KiB in all */
             env?: {
                 [key: string]: string;
             };
@@ -1270,7 +1270,7 @@ export interface components {
              * @enum {string}
              */
             kind?: "container" | "vm" | "notebook";
-            /** @description At most 64 */
+            /** @description At most 32 */
             labels?: {
                 [key: string]: string;
             };
@@ -2278,10 +2278,7 @@ export interface operations {
     "node_join_token.create": {
         parameters: {
             query?: never;
-            header?: {
-                /** @description The same key and body again give the first answer; the same key with another body is refused */
-                "Idempotency-Key"?: string;
-            };
+            header?: never;
             path?: never;
             cookie?: never;
         };
@@ -3530,10 +3527,7 @@ export interface operations {
     "token.create": {
         parameters: {
             query?: never;
-            header?: {
-                /** @description The same key and body again give the first answer; the same key with another body is refused */
-                "Idempotency-Key"?: string;
-            };
+            header?: never;
             path?: never;
             cookie?: never;
         };

@@ -21,3 +21,8 @@ test('the least memory that is enough comes first, then free before waiting, the
   expect(smallestFor(offers, 10 * 1024)[0]?.name).toBe('1g')
   expect(smallestFor(offers, 100 * 1024)).toEqual([])
 })
+
+test('a few MiB less are the same size: the lower price wins', () => {
+  const h100 = { ...offer('h100', 10, 380), gpu_memory_mib: 10_194 }
+  expect(smallestFor([h100, offer('a100', 10, 200)], 1024).map((o) => o.name)).toEqual(['a100', 'h100'])
+})

@@ -77,7 +77,7 @@ export function CreateSummary({
             <Refusal p={refused} />
           ) : dry ? (
             <Outcome dry={dry} gpus={flavor?.gpu_count ?? 0} />
-          ) : flavor ? (
+          ) : flavor && form.image ? (
             <span className="text-fg3">Asking for a place…</span>
           ) : null}
         </div>

@@ -43,13 +43,8 @@ export function InstanceCreatePage() {
   const current: CreateForm = { ...form, name, image }
   const env = parseEnv(form.env)
 
-  const asked = useSettled(current.flavor && !env.error ? toRequest(current) : null, 300)
-  const dry = useQuery(
-    dryRunQuery(
-      project,
-      asked && { ...asked, name: asked.name || undefined, image: asked.image || undefined },
-    ),
-  )
+  const asked = useSettled(current.flavor && current.image && !env.error ? toRequest(current) : null, 300)
+  const dry = useQuery(dryRunQuery(project, asked && { ...asked, name: asked.name || undefined }))
 
   const create = useMutation({
     mutationFn: () => instanceCreate(project, toRequest(current), key.current),

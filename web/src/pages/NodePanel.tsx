@@ -45,6 +45,7 @@ export function NodePanel({
       toast('red', f.message, f.requestId && `Request ${f.requestId}`)
     },
   })
+  const sorted = (gpus ?? []).toSorted((a, b) => a.index - b.index)
   const sellable = Math.floor(n.vcpu * n.cpu_overcommit)
   return (
     <article aria-label={`Node ${n.name}`} className="min-w-0 rounded-box border border-line bg-raised">
@@ -88,9 +89,25 @@ export function NodePanel({
       <div className="flex flex-col gap-2.5 px-4 py-3.5">
         {!gpus && [0, 1].map((x) => <Bone key={x} className="h-5 w-full" />)}
         {gpus?.length === 0 && <p className="text-13 text-fg3">It has no GPUs that Tenon may use.</p>}
-        {gpus
-          ?.toSorted((a, b) => a.index - b.index)
-          .map((g) => (
+        {gpus && gpus.length > 8 ? (
+          <ul className="grid grid-cols-2 gap-x-4 gap-y-2 lg:grid-cols-4">
+            {sorted.map((g) => (
+              <li key={g.id}>
+                <Link
+                  to="/fleet/gpus/$gpu"
+                  params={{ gpu: g.id }}
+                  className="block text-12 text-fg2 no-underline hover:text-accent-ink"
+                >
+                  <span className="mb-0.5 block truncate">
+                    GPU {g.index} {g.model_name || g.model}
+                  </span>
+                  <GPUBar board={boardOf(g, percent.get(g.id) ?? null, prices)} lens={lens} size={8} />
+                </Link>
+              </li>
+            ))}
+          </ul>
+        ) : (
+          sorted.map((g) => (
             <div
               key={g.id}
               className="grid items-center gap-x-4 gap-y-1 sm:grid-cols-[168px_minmax(0,1fr)_44px]"
@@ -121,7 +138,8 @@ export function NodePanel({
                 </p>
               )}
             </div>
-          ))}
+          ))
+        )}
       </div>
       <Dialog
         open={asking}

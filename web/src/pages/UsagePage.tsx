@@ -14,6 +14,7 @@ import { Segmented } from '~/ui/Segmented.tsx'
 import { type DaySeries, StackedDays, seriesClass } from '~/ui/StackedDays.tsx'
 import { Bone, Empty, ErrorState, Stale } from '~/ui/State.tsx'
 import { type Column, Table } from '~/ui/Table.tsx'
+import { Limits } from './Limits.tsx'
 
 export function UsagePage() {
   useTitle('Usage')
@@ -186,6 +187,9 @@ export function UsagePage() {
           </div>
         </Stale>
       )}
+      <div className="mt-4">
+        <Limits project={project} />
+      </div>
     </Page>
   )
 }
