@@ -5,8 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/tenon-cloud/tenon/internal/cloud"
 	"github.com/tenon-cloud/tenon/internal/postgres"
 )
@@ -78,7 +76,11 @@ func (a *App) commit(ctx context.Context, batch []*boarding) {
 		return
 	}
 	for _, b := range batch {
-		b.done <- a.write(ctx, []*boarding{b})
+		err := a.write(ctx, []*boarding{b})
+		if postgres.Constraint(err) == "instance_pkey" {
+			err = nil // the batch was kept after all, and its answer was lost
+		}
+		b.done <- err
 	}
 }
 
@@ -87,7 +89,5 @@ func (a *App) write(ctx context.Context, batch []*boarding) error {
 	for i, b := range batch {
 		list[i] = b.admission
 	}
-	first := list[0].Instance
-	wakes := []string{postgres.TopicSchedule, postgres.TopicMeter, postgres.TopicChange(first.ProjectID)}
-	return a.db.PipeAPI(ctx, postgres.Scope{Org: first.OrgID}, wakes, func(b *pgx.Batch) { postgres.InstanceAdmit(b, list) })
+	return postgres.InstanceAdmit(ctx, a.db, list)
 }

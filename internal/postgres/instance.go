@@ -88,10 +88,17 @@ type Admission struct {
 	Idempotency *Idempotency
 }
 
-// InstanceAdmit adds admissions to one project to a pipe. The order is that of
-// locks: idempotency keys, then the quota rows as late as may be, then what is
-// new.
-func InstanceAdmit(b *pgx.Batch, list []Admission) {
+// InstanceAdmit commits admissions to one project, all or none, in one message,
+// and wakes who waits for them.
+func InstanceAdmit(ctx context.Context, db *DB, list []Admission) error {
+	first := list[0].Instance
+	wakes := []string{TopicSchedule, TopicMeter, TopicChange(first.ProjectID)}
+	return db.PipeAPI(ctx, Scope{Org: first.OrgID}, wakes, func(b *pgx.Batch) { instanceAdmit(b, list) })
+}
+
+// instanceAdmit orders the statements as locks are: idempotency keys, then the
+// quota rows as late as may be, then what is new.
+func instanceAdmit(b *pgx.Batch, list []Admission) {
 	sum := Amounts{}
 	for _, a := range list {
 		if a.Idempotency != nil {
