@@ -272,13 +272,13 @@ func (s *Supervisor) ensureImage(ctx context.Context, client *api.Client, token 
 // ProgressText puts a step and how far it is into a few words.
 func ProgressText(step string, n, total int64) string {
 	switch {
-	case n >= 1<<20 && total > 0:
+	case total >= 1<<20: // bytes
 		return fmt.Sprintf("%s, %d of %d MiB", step, n>>20, total>>20)
-	case n >= 1<<20:
+	case n >= 1<<16:
 		return fmt.Sprintf("%s, %d MiB", step, n>>20)
-	case total > 0 && total < 1<<20 && n <= total:
+	case total > 0 && n <= total:
 		return fmt.Sprintf("%s, %d of %d", step, n, total)
-	case n > 0 && n < 1<<16:
+	case n > 0:
 		return fmt.Sprintf("%s, %d", step, n)
 	}
 	return step
