@@ -15,10 +15,10 @@ fresh() { [ "$(cat "$stamps/$1" 2>/dev/null)" = "$2" ]; }
 done_with() { printf '%s\n' "$2" >"$stamps/$1"; }
 
 packages() {
-	want=$(hash package.json package-lock.json)-$(node --version)
-	[ -d node_modules ] && fresh packages "$want" && return
+	versions=$(hash package.json package-lock.json)-$(node --version)
+	[ -d node_modules ] && fresh packages "$versions" && return
 	sh "$top/deploy/step.sh" 'fetch the console'\''s packages' npm ci --no-audit --no-fund --prefer-offline
-	done_with packages "$want"
+	done_with packages "$versions"
 }
 
 sources='src public docs index.html package-lock.json tsconfig.json vite.config.ts docs.plugin.ts biome.json'
