@@ -74,6 +74,14 @@ for (const size of sizes)
     })
     const page = await context.newPage()
     const shoot = async (name) => {
+      if (
+        name === 'instance-terminal' &&
+        (await page.getByText('Connecting').or(page.getByText('Connected')).count())
+      ) {
+        await page.getByText('Connected').waitFor({ timeout: 20_000 })
+        await page.keyboard.type('id; ls /dev\n')
+        await page.getByText('uid=0').first().waitFor({ timeout: 20_000 })
+      }
       await settled(page).catch(() => console.log(`${name}: still loading`))
       await page.screenshot({ path: join(folder, `${name}-${size.name}-${theme}.png`), fullPage: true })
       const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)

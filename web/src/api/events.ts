@@ -15,13 +15,14 @@ export type FromWorker =
   | { kind: 'refused'; token: string }
 
 /** Whether changes arrive by themselves now; without them the pages still poll, slowly. */
-export const live = makeStore(false)
+export const live = makeStore<'opening' | 'live' | 'down'>('opening')
 
 /** watchProject follows a project's changes and refreshes what they touch. It returns how to stop. */
 export function watchProject(project: string): () => void {
   const url = `${location.origin}/v1/projects/${encodeURIComponent(project)}/events`
   const onMessage = touch(project)
-  const onLive = (on: boolean) => live.set(on)
+  const onLive = (on: boolean) => live.set(on ? 'live' : 'down')
+  live.set('opening')
   if (typeof SharedWorker === 'undefined') {
     const stop = new AbortController()
     void followStream({ url, org: currentOrg(), token, refused: forget, onMessage, onLive }, stop.signal)

@@ -83,7 +83,7 @@ scope.onconnect = (e) => {
       const topic = topics.get(key) ?? open(key, msg.url, msg.org)
       topic.ports.add(port)
       joined = { key, topic }
-      say(port, { kind: 'live', live: topic.live })
+      if (topic.live) say(port, { kind: 'live', live: true })
     } else if (msg.kind === 'token') {
       waiting.get(port)?.(msg.token)
       waiting.delete(port)

@@ -43,5 +43,7 @@ test('relative times look both ways', () => {
 
 test('a message becomes a sentence, a name stays as it is', () => {
   expect(sentence('the database does not answer')).toBe('The database does not answer')
+  expect(sentence('waits: 1 GPU in use')).toBe('Waits: 1 GPU in use')
+  expect(sentence('started')).toBe('Started')
   expect(sentence('web-1 was stopped')).toBe('web-1 was stopped')
 })

@@ -101,4 +101,5 @@ export function plural(n: number, one: string, many = `${one}s`): string {
 }
 
 /** sentence makes a message of the server, which begins in lower case, stand by itself. */
-export const sentence = (s: string) => (/^[a-z][a-z']* /.test(s) ? s.charAt(0).toUpperCase() + s.slice(1) : s)
+export const sentence = (s: string) =>
+  /^[a-z][a-z']*([:;,]? |$)/.test(s) ? s.charAt(0).toUpperCase() + s.slice(1) : s

@@ -118,7 +118,7 @@ export function InstancesPage() {
         data && data.length > 0 ? (
           <span>
             {plural(data.length, 'instance')}, {count('running')} running
-            {!following && <span className="text-fg3"> · updates every 20 s</span>}
+            {following === 'down' && <span className="text-fg3"> · updates every 20 s</span>}
           </span>
         ) : undefined
       }
