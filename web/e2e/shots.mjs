@@ -29,6 +29,13 @@ async function settled(page) {
   )
 }
 
+/** typed shows a terminal that has answered. */
+async function typed(page) {
+  await page.getByText('Connected').waitFor({ timeout: 15_000 })
+  await page.keyboard.type('id; ls /dev\n')
+  await page.getByRole('region', { name: 'Terminal' }).getByText('uid=0').first().waitFor({ timeout: 15_000 })
+}
+
 /** pagesOf finds what there is to see: an instance and a GPU by their links. */
 async function pagesOf(page) {
   const hrefs = (selector) =>
@@ -74,14 +81,7 @@ for (const size of sizes)
     })
     const page = await context.newPage()
     const shoot = async (name) => {
-      if (
-        name === 'instance-terminal' &&
-        (await page.getByText('Connecting').or(page.getByText('Connected')).count())
-      ) {
-        await page.getByText('Connected').waitFor({ timeout: 20_000 })
-        await page.keyboard.type('id; ls /dev\n')
-        await page.getByText('uid=0').first().waitFor({ timeout: 20_000 })
-      }
+      if (name === 'instance-terminal') await typed(page).catch(() => console.log('no terminal to type into'))
       await settled(page).catch(() => console.log(`${name}: still loading`))
       await page.screenshot({ path: join(folder, `${name}-${size.name}-${theme}.png`), fullPage: true })
       const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)
