@@ -61,7 +61,7 @@ func (db *DB) in(ctx context.Context, pool *pgxpool.Pool, begin string, f func(t
 			return nil
 		}
 		if !lostRace(err) || try == maxTries {
-			return err
+			return away(ctx, err)
 		}
 		if err := backOff(ctx, try); err != nil {
 			return err
@@ -140,7 +140,7 @@ func (db *DB) PipeAPI(ctx context.Context, s Scope, wakes []string, fill func(b 
 			return nil
 		}
 		if !lostRace(err) || try == maxTries {
-			return err
+			return away(ctx, err)
 		}
 		if err := backOff(ctx, try); err != nil {
 			return err

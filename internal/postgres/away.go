@@ -1,0 +1,36 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tenon-cloud/tenon/internal/cloud"
+)
+
+// away turns the loss of the server into an error that says so: the caller may
+// try again in a moment. What was under way may have happened or not.
+func away(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() != nil || !isAway(err) {
+		return err
+	}
+	return cloud.E(cloud.KindUnavailable, "database_unavailable", "the control plane's database does not answer just now").
+		WithHint("try again in a few seconds; what was asked may have happened, so look first or use an Idempotency-Key").Wrap(err)
+}
+
+// isAway tells a server that is down, starting, stopping or cut off from one
+// that refuses: classes 08 (connection) and 57P0x (operator intervention), and
+// whatever the network says.
+func isAway(err error) bool {
+	if code := Code(err); code != "" {
+		return strings.HasPrefix(code, "08") || strings.HasPrefix(code, "57P0") || code == "53300"
+	}
+	var connect *pgconn.ConnectError
+	var network net.Error
+	return errors.As(err, &connect) || errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, net.ErrClosed) || pgconn.SafeToRetry(err) || strings.Contains(err.Error(), "conn closed")
+}
