@@ -220,6 +220,10 @@ func (r *round) rest(ctx context.Context) ([]api.Instance, error) {
 			switch i.State {
 			case api.StateStarting, api.StateStopping, api.StateDeleting:
 				moving++
+			case api.StateQueued:
+				if len(i.Reasons) == 0 && time.Until(deadline) > r.settle/2 {
+					moving++ // not looked at yet; if it stays so, count says it
+				}
 			}
 		}
 		if moving == 0 {

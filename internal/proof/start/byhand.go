@@ -33,6 +33,9 @@ func newByHand(ctx context.Context, cloud *target.Target, model string) (*byHand
 	if h.work, err = os.MkdirTemp("/run", "tenon-hand-"); err != nil {
 		return nil, fmt.Errorf("make a folder: %w", err)
 	}
+	if err := os.Chmod(h.work, 0o711); err != nil { // a guest's root must pass through to its own
+		return nil, err
+	}
 	text, err := cloud.Ctr(ctx, "containers", "info", model)
 	if err != nil {
 		return nil, err
@@ -123,6 +126,7 @@ func (h *byHand) writeSpec(id string) error {
 		return err
 	}
 	spec["hostname"] = id
+	spec["process"].(map[string]any)["cwd"] = "/" // by hand nobody maps the layers' owners, so /root is closed
 	spec["root"].(map[string]any)["path"] = filepath.Join(h.work, id)
 	linux := spec["linux"].(map[string]any)
 	linux["cgroupsPath"] = "/tenon-hand/" + id
