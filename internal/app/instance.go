@@ -11,43 +11,57 @@ import (
 )
 
 // InstanceList lists a project's instances, newest first.
-func (a *App) InstanceList(ctx context.Context, c Call, project string, f InstanceFilter, p Page) (List[cloud.Instance], error) {
+func (a *App) InstanceList(ctx context.Context, c Call, project string, f InstanceFilter, p Page) (List[InstanceDetail], error) {
 	limit, err := p.size()
 	if err != nil {
-		return List[cloud.Instance]{}, err
+		return List[InstanceDetail]{}, err
 	}
 	before, err := afterID(cloud.InstanceID{}, p)
 	if err != nil {
-		return List[cloud.Instance]{}, err
+		return List[InstanceDetail]{}, err
 	}
-	var rows []cloud.Instance
+	var rows []InstanceDetail
 	err = a.inProject(ctx, c, authz.InstanceList, project, func(tx *postgres.Tx, p cloud.Project) error {
 		list, err := postgres.InstanceList(ctx, tx, p.ID, postgres.InstanceFilter{State: f.State, Name: f.Name, Deleted: f.All}, before, limit+1)
-		rows = make([]cloud.Instance, len(list))
-		for i, row := range list {
-			rows[i] = row.Instance
+		if err != nil {
+			return err
 		}
-		return err
+		prices, err := postgres.PriceList(ctx, tx)
+		if err != nil {
+			return err
+		}
+		now := tariffAt(prices, a.now())
+		rows = make([]InstanceDetail, len(list))
+		for i, row := range list {
+			rows[i] = detailOf(row, now)
+		}
+		return nil
 	})
-	return paged(rows, limit, func(i cloud.Instance) string { return i.ID.String() }), err
+	return paged(rows, limit, func(i InstanceDetail) string { return i.ID.String() }), err
 }
 
-// InstanceGet shows one with what only its own page needs.
+// detailOf adds what a row says of its price and of why it waits.
+func detailOf(row postgres.Instance, now tariff) InstanceDetail {
+	out := InstanceDetail{Instance: row.Instance, Currency: currency, Simulated: row.Simulated}
+	if err := json.Unmarshal(row.Reasons, &out.Reasons); err != nil {
+		out.Reasons = nil // for display only
+	}
+	out.PricePerHourMicros, out.Priced = now.rate(row.Shape)
+	return out
+}
+
+// InstanceGet shows one with what only its own page needs: what it holds.
 func (a *App) InstanceGet(ctx context.Context, c Call, project, instance string) (out InstanceDetail, err error) {
 	err = a.inProject(ctx, c, authz.InstanceRead, project, func(tx *postgres.Tx, p cloud.Project) error {
 		row, err := postgres.InstanceGet(ctx, tx, p.ID, postgres.RefOf(cloud.InstanceID{}, instance))
 		if err != nil {
 			return notFound(err, "instance", instance)
 		}
-		out = InstanceDetail{Instance: row.Instance, Currency: currency, Simulated: row.Simulated}
-		if err := json.Unmarshal(row.Reasons, &out.Reasons); err != nil {
-			out.Reasons = nil // for display only
-		}
 		prices, err := postgres.PriceList(ctx, tx)
 		if err != nil {
 			return err
 		}
-		out.PricePerHourMicros, out.Priced = tariffAt(prices, a.now()).rate(row.Shape)
+		out = detailOf(row, tariffAt(prices, a.now()))
 		held, err := postgres.InstanceDevices(ctx, tx, row.ID)
 		if err != nil {
 			return err

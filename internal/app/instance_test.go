@@ -205,6 +205,10 @@ func TestIntentsOfAPlacedInstanceReachItsNode(t *testing.T) {
 	if err != nil || len(detail.Claims) != 1 || detail.Claims[0].ProfileName != "1g.10gb" || detail.Claims[0].Slots != (cloud.Slots{Start: 6, End: 7}) || detail.PricePerHourMicros == 0 {
 		t.Fatalf("detail %+v, %v", detail, err)
 	}
+	list, err := h.InstanceList(ctx, h.admin, "default", app.InstanceFilter{}, app.Page{})
+	if err != nil || len(list.Items) != 1 || list.Items[0].PricePerHourMicros != detail.PricePerHourMicros {
+		t.Fatalf("a list tells no price: %+v, %v", list.Items, err)
+	}
 	a, err := h.NodeAssignment(ctx, node)
 	if err != nil || a.Generation != 1 || len(a.Instances) != 1 || a.Instances[0].Desired != "running" || a.Instances[0].Generation != 2 || len(a.Instances[0].Devices) != 1 || a.Instances[0].Image.Digest != digest {
 		t.Fatalf("assignment %+v, %v", a, err)

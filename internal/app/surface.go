@@ -50,7 +50,7 @@ type surface interface {
 	ImageDelete(ctx context.Context, c Call, image string) error
 
 	// Instances.
-	InstanceList(ctx context.Context, c Call, project string, f InstanceFilter, p Page) (List[cloud.Instance], error)
+	InstanceList(ctx context.Context, c Call, project string, f InstanceFilter, p Page) (List[InstanceDetail], error)
 	InstanceGet(ctx context.Context, c Call, project, instance string) (InstanceDetail, error)
 	InstanceCreate(ctx context.Context, c Call, project string, in InstanceInput) (cloud.Instance, error)
 	InstanceDryRun(ctx context.Context, c Call, project string, in InstanceInput) (DryRun, error)

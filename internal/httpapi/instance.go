@@ -42,7 +42,7 @@ func (s *server) instanceList(ctx context.Context, in *struct {
 	All   bool   `query:"all" doc:"Deleted ones too"`
 }) (*out[api.Page[api.Instance]], error) {
 	l, err := s.app.InstanceList(ctx, call(ctx, ""), in.Project, app.InstanceFilter{State: cloud.InstanceState(in.State), Name: in.Name, All: in.All}, in.page())
-	return pageOf(l, err, instanceOf)
+	return pageOf(l, err, instanceDetailOf)
 }
 
 func (s *server) instanceCreate(ctx context.Context, in *struct {
