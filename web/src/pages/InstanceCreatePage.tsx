@@ -65,15 +65,21 @@ export function InstanceCreatePage() {
   const rejected = create.error instanceof ApiProblem ? create.error : null
   const fieldError = (field: (typeof shownFields)[number]) =>
     rejected?.field(field) ?? (asked?.[field] !== undefined ? (refused?.field(field) ?? null) : null)
+  const taken =
+    !create.isPending && instances?.some((i) => i.name === current.name)
+      ? 'An instance of this project has that name already'
+      : null
   const missing = !current.name
     ? 'Give it a name'
-    : !current.image
-      ? 'Choose an image'
-      : !current.flavor
-        ? 'Choose a GPU shape'
-        : env.error
-          ? 'Mend the environment'
-          : null
+    : taken
+      ? 'Choose another name'
+      : !current.image
+        ? 'Choose an image'
+        : !current.flavor
+          ? 'Choose a GPU shape'
+          : env.error
+            ? 'Mend the environment'
+            : null
   const edit = (change: Partial<CreateForm>) => {
     create.reset()
     setForm((f) => ({ ...f, ...change }))
@@ -146,7 +152,7 @@ export function InstanceCreatePage() {
               autoComplete="off"
               spellCheck={false}
               hint="Also its host name. Lower-case letters, digits and hyphens."
-              error={name ? fieldError('name') : null}
+              error={name ? (taken ?? fieldError('name')) : null}
               onChange={(e) => {
                 setTouched(true)
                 edit({ name: e.target.value })

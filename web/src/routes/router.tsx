@@ -163,6 +163,7 @@ const fleetRoute = createRoute({
     lens: oneOf(s.lens, ['state', 'utilisation'] as const),
   }),
   loader: () => {
+    if (!queryClient.getQueryData(meQuery.queryKey)?.user.operator) return
     void queryClient.prefetchQuery(nodesQuery)
     void queryClient.prefetchQuery(gpusQuery)
   },
