@@ -29,7 +29,6 @@ type World struct {
 	pool    cloud.PoolID
 	flavor  cloud.FlavorID
 	serial  atomic.Int64
-	cards   atomic.Int64
 }
 
 // ID makes an id of the kind of what it is assigned to.
