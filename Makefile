@@ -73,11 +73,15 @@ web-check: ## TypeScript: types, lint and unit tests
 browser: setup-tests build ## A journey through the console in Chromium, against a cloud of its own
 	@sh deploy/with-cloud.sh sh deploy/web.sh e2e
 
-soak: build ## The long forms of the tests: many rounds of faults and load
-	@$(SUDO) env TENON_SOAK=1 PATH="$$PATH" go test -count=1 -timeout 2h -run 'Soak' ./internal/...
+soak: proofs ## The long form of the faults: 20 rounds of kill -9 during creates and deletes
+	@sh deploy/with-cloud.sh $(SUDO) ./bin/proof/rounds --state bin/test-cloud
 
-bench: build ## Benchmarks, in one run so that they can be compared
-	@go test -run '^$$' -bench . -benchmem ./internal/...
+bench: proofs ## Figures, each beside a baseline measured in the same run
+	@sh deploy/with-cloud.sh $(SUDO) ./bin/proof/start --state bin/test-cloud
+	@sh deploy/with-cloud.sh $(SUDO) ./bin/proof/admission --state bin/test-cloud
+
+proofs: build
+	@$(STEP) 'build the proofs' go build -o bin/proof/ ./internal/proof/...
 
 ##@ Write
 
@@ -98,4 +102,4 @@ bin/staticcheck-$(STATICCHECK_VERSION):
 	@$(STEP) 'build staticcheck' env GOBIN=$(CURDIR)/bin go install honnef.co/go/tools/cmd/staticcheck@$(STATICCHECK_VERSION)
 	@mv bin/staticcheck $@
 
-.PHONY: help run build web clean check test format vet wall unit root-test web-check browser soak bench gen gen-check setup setup-tests
+.PHONY: help run build web clean check test format vet wall unit root-test web-check browser soak bench proofs gen gen-check setup setup-tests
