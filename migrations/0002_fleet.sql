@@ -52,7 +52,7 @@ CREATE TABLE gpu (
     id          uuid PRIMARY KEY,
     node_id     uuid NOT NULL REFERENCES node,
     uuid        text NOT NULL UNIQUE,
-    pci_address text NOT NULL CHECK (pci_address ~ '^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]$'),
+    pci_address text NOT NULL CHECK (pci_address ~ '^([0-9a-f]{4}|[1-9a-f][0-9a-f]{4,7}):[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$'),
     index       int NOT NULL DEFAULT 0,
     model       text NOT NULL,
     geometry    text NOT NULL,

@@ -347,7 +347,7 @@ CREATE TABLE public.gpu (
     updated_at timestamp with time zone DEFAULT now() NOT NULL,
     CONSTRAINT gpu_memory_mib_check CHECK ((memory_mib > 0)),
     CONSTRAINT gpu_mode_check CHECK ((mode = ANY (ARRAY['whole'::text, 'mig'::text, 'shared'::text, 'vgpu'::text]))),
-    CONSTRAINT gpu_pci_address_check CHECK ((pci_address ~ '^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]$'::text)),
+    CONSTRAINT gpu_pci_address_check CHECK ((pci_address ~ '^([0-9a-f]{4}|[1-9a-f][0-9a-f]{4,7}):[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$'::text)),
     CONSTRAINT gpu_state_check CHECK ((state = ANY (ARRAY['ready'::text, 'cleaning'::text, 'quarantined'::text, 'unhealthy'::text, 'missing'::text, 'unknown'::text])))
 );
 

@@ -154,7 +154,7 @@ func (a *App) NodeReport(ctx context.Context, id cloud.NodeID, r nodewire.Report
 		return nodewire.ReportAnswer{}, err
 	}
 	// Cards apart: one that the database refuses must not silence the instances.
-	cards, err := gpus(r)
+	cards, err := a.gpus(ctx, id, r)
 	if err == nil {
 		err = a.db.InNode(ctx, id, func(tx *postgres.Tx) error {
 			changed, err := postgres.GPUsReported(ctx, tx, id, cards, r.ProbeOK)
@@ -251,18 +251,38 @@ func seconds(s float64) time.Duration {
 	return time.Duration(min(s, 10*year) * float64(time.Second))
 }
 
-func gpus(r nodewire.Report) ([]cloud.GPU, error) {
-	out := make([]cloud.GPU, len(r.GPUs))
-	for i, g := range r.GPUs {
+// gpus are the cards of a report, at addresses that compare. One whose address
+// is none, or another's in other spelling, costs only itself.
+func (a *App) gpus(ctx context.Context, node cloud.NodeID, r nodewire.Report) ([]cloud.GPU, error) {
+	out := make([]cloud.GPU, 0, len(r.GPUs))
+	seen := map[cloud.PCIAddress]bool{}
+	for _, g := range r.GPUs {
 		switch cloud.GPUState(g.State) {
 		case cloud.GPUReady, cloud.GPUCleaning, cloud.GPUQuarantined, cloud.GPUUnhealthy, cloud.GPUMissing, cloud.GPUUnknown:
 		default:
 			return nil, cloud.Invalid(cloud.Field{Location: "body.gpus", Message: "not a state of a card", Value: g.State})
 		}
-		out[i] = cloud.GPU{UUID: g.UUID, PCIAddress: g.PCIAddress, Index: g.Index, Model: g.Model, Geometry: g.Geometry, Mode: cloud.GPUMode(g.Mode),
-			State: cloud.GPUState(g.State), Reason: cut(g.Reason, messageBytes), MemoryMiB: g.MemoryMiB, NUMANode: g.NUMANode, NVLink: g.NVLink, Simulated: g.Simulated}
+		at, err := cloud.ParsePCIAddress(g.PCIAddress)
+		if err != nil || seen[at] {
+			a.log.WarnContext(ctx, "a card of a node's report is left out", "node", node, "uuid", cut(g.UUID, 100), "address", cut(g.PCIAddress, 100), "error", err, "twice", seen[at])
+			continue
+		}
+		seen[at] = true
+		out = append(out, cloud.GPU{UUID: g.UUID, PCIAddress: at.String(), Index: g.Index, Model: g.Model, Geometry: g.Geometry, Mode: cloud.GPUMode(g.Mode),
+			State: cloud.GPUState(g.State), Reason: cut(g.Reason, messageBytes), MemoryMiB: g.MemoryMiB, NUMANode: g.NUMANode, NVLink: pciAddresses(g.NVLink), Simulated: g.Simulated})
 	}
 	return out, nil
+}
+
+// pciAddresses spells addresses as they are compared; what is none is left out.
+func pciAddresses(list []string) []string {
+	out := make([]string, 0, len(list))
+	for _, s := range list {
+		if a, err := cloud.ParsePCIAddress(s); err == nil {
+			out = append(out, a.String())
+		}
+	}
+	return out
 }
 
 // NodeAssignment is the whole of what a node must make so, as of one moment.

@@ -99,6 +99,25 @@ func TestEnrolment(t *testing.T) {
 	}
 }
 
+// Case C3: however a node spells an address, its card is one row.
+func TestC3RespelledAddressIsTheSameCard(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	n := h.enroll(t, "n1")
+	for _, spelling := range []string{"0000:42:00.0", "00000000:42:00.0", "42:00.0"} {
+		one, other, none := card("1"), card("2"), card("3")
+		one.PCIAddress, other.PCIAddress, none.PCIAddress = spelling, "00000001:C8:00.0", "0000:42:20.0"
+		one.NVLink = []string{"1:c8:00.0"}
+		if _, err := h.NodeReport(t.Context(), n, report(one, other, none)); err != nil {
+			t.Fatal(err)
+		}
+		got := must(h.GPUList(t.Context(), h.admin, app.GPUFilter{}, app.Page{})).Items
+		if len(got) != 2 || got[0].PCIAddress != "0000:42:00.0" || got[0].NVLink[0] != got[1].PCIAddress || got[1].PCIAddress != "0001:c8:00.0" {
+			t.Errorf("reported at %s: %+v", spelling, got)
+		}
+	}
+}
+
 // Case C25, and C5: a card that is not seen is missing, one that was not probed
 // is unknown; none goes, and nothing is freed.
 func TestReportedCardsAreCountedOnce(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenon-cloud/tenon/internal/cloud"
 	"github.com/tenon-cloud/tenon/internal/gpu"
 	"github.com/tenon-cloud/tenon/internal/nodewire"
 )
@@ -34,7 +35,6 @@ var (
 	}
 	gpuStates  = []string{"ready", "cleaning", "quarantined", "unhealthy", "missing", "unknown"}
 	gpuModes   = []string{"whole", "mig", "shared", "vgpu"}
-	pciForm    = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$`)
 	tokenForm  = regexp.MustCompile(`^[A-Za-z0-9_.:+/-]{1,100}$`)
 	reasonForm = regexp.MustCompile(`^[a-z0-9_]{0,60}$`)
 )
@@ -54,6 +54,9 @@ func clean(r *nodewire.Report) (dropped []string) {
 		r.GPUs = r.GPUs[:maxGPUs]
 	}
 	seen := map[string]bool{}
+	for i := range r.GPUs {
+		addresses(&r.GPUs[i])
+	}
 	r.GPUs = slices.DeleteFunc(r.GPUs, func(g nodewire.GPU) bool {
 		bad := seen[g.UUID] || seen[g.PCIAddress] || !goodGPU(g)
 		if bad {
@@ -97,8 +100,24 @@ func clean(r *nodewire.Report) (dropped []string) {
 	return dropped
 }
 
+// addresses spells the card's and its neighbours' addresses as they are compared;
+// a neighbour whose address is none is left out.
+func addresses(g *nodewire.GPU) {
+	if a, err := cloud.ParsePCIAddress(g.PCIAddress); err == nil {
+		g.PCIAddress = a.String()
+	}
+	linked := g.NVLink[:0]
+	for _, s := range g.NVLink[:min(len(g.NVLink), maxGPUs)] {
+		if a, err := cloud.ParsePCIAddress(s); err == nil {
+			linked = append(linked, a.String())
+		}
+	}
+	g.NVLink = linked
+}
+
 func goodGPU(g nodewire.GPU) bool {
-	return tokenForm.MatchString(g.UUID) && pciForm.MatchString(g.PCIAddress) && tokenForm.MatchString(g.Model) && tokenForm.MatchString(g.Geometry) &&
+	_, err := cloud.ParsePCIAddress(g.PCIAddress)
+	return err == nil && tokenForm.MatchString(g.UUID) && tokenForm.MatchString(g.Model) && tokenForm.MatchString(g.Geometry) &&
 		slices.Contains(gpuStates, g.State) && slices.Contains(gpuModes, g.Mode) && g.MemoryMiB > 0 && g.MemoryMiB <= maxMemoryMiB
 }
 
@@ -109,7 +128,6 @@ func cleanGPU(g *nodewire.GPU) {
 	if m, err := gpu.ModelByKey(g.Model); err == nil {
 		g.Geometry = m.Geometry
 	}
-	g.NVLink = slices.DeleteFunc(g.NVLink[:min(len(g.NVLink), maxGPUs)], func(a string) bool { return !pciForm.MatchString(a) })
 	g.Slices = slices.DeleteFunc(g.Slices[:min(len(g.Slices), maxSlices)], func(s nodewire.Slice) bool {
 		return !tokenForm.MatchString(s.Profile) || s.SlotStart < 0 || s.SlotEnd > 8 || s.SlotStart >= s.SlotEnd
 	})

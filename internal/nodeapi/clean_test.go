@@ -3,6 +3,7 @@ package nodeapi
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -37,7 +38,7 @@ func TestCleanDropsOnlyWhatIsWrong(t *testing.T) {
 	good := nodewire.GPU{UUID: "GPU-1", PCIAddress: "0000:01:00.0", Model: "h100-80gb", Geometry: "nonsense", Mode: "mig", State: "ready", MemoryMiB: 1}
 	r := nodewire.Report{
 		VCPU: -5, MemoryMiB: math.MaxInt64,
-		GPUs: []nodewire.GPU{good, good, {UUID: "x", PCIAddress: "42:00.0", Model: "m", Geometry: "g", Mode: "mig", State: "ready", MemoryMiB: 1}, {UUID: "y", PCIAddress: "0000:02:00.0", Model: "m", Geometry: "g", Mode: "mig", State: "on fire", MemoryMiB: 1}},
+		GPUs: []nodewire.GPU{good, good, {UUID: "x", PCIAddress: "42:20.0", Model: "m", Geometry: "g", Mode: "mig", State: "ready", MemoryMiB: 1}, {UUID: "y", PCIAddress: "0000:02:00.0", Model: "m", Geometry: "g", Mode: "mig", State: "on fire", MemoryMiB: 1}},
 		Instances: []nodewire.InstanceReport{
 			{ID: "inst_1", State: "running", Message: "a\x00b\xff", Progress: &high, Address: "<script>", Reason: "DROP TABLE", LastLines: strings.Repeat("x", 1<<20) + "\nlast\n", StateForSeconds: math.Inf(1)},
 			{ID: "inst_1", State: "stopped"}, {ID: "inst_2", State: "levitating"}, {ID: "", State: "running"},
@@ -53,6 +54,27 @@ func TestCleanDropsOnlyWhatIsWrong(t *testing.T) {
 	}
 	if r.VCPU != 0 || r.MemoryMiB != maxMemoryMiB {
 		t.Errorf("%d vCPU, %d MiB", r.VCPU, r.MemoryMiB)
+	}
+}
+
+// C3. One address in three spellings is one card, and the neighbours find it.
+func TestC3OneCardUnderThreeSpellings(t *testing.T) {
+	t.Parallel()
+	at := func(uuid, address string) nodewire.GPU {
+		return nodewire.GPU{UUID: uuid, PCIAddress: address, Model: "h100-80gb", Geometry: "mig8", Mode: "mig", State: "ready", MemoryMiB: 1}
+	}
+	r := nodewire.Report{GPUs: []nodewire.GPU{at("GPU-1", "42:00.0"), at("GPU-2", "00000000:42:00.0"), at("GPU-3", "00000001:C8:00.0"), at("GPU-4", "0000:c8:00.0"), at("GPU-5", "0000:gg:00.0")}}
+	r.GPUs[0].NVLink = []string{"1:C8:00.0", "42:00.8"}
+	dropped := clean(&r)
+	var got []string
+	for _, g := range r.GPUs {
+		got = append(got, g.PCIAddress)
+	}
+	if want := []string{"0000:42:00.0", "0001:c8:00.0", "0000:c8:00.0"}; !slices.Equal(got, want) || len(dropped) != 2 {
+		t.Errorf("cards at %v, dropped %v; want %v", got, dropped, want)
+	}
+	if n := r.GPUs[0].NVLink; len(n) != 1 || n[0] != "0001:c8:00.0" {
+		t.Errorf("joined to %v", n)
 	}
 }
 
