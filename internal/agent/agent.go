@@ -73,6 +73,8 @@ type Agent struct {
 	t      Timing
 	log    *slog.Logger
 	ledger *ledger
+	since  time.Time // when this agent began to watch
+	proof  time.Time // when the one before it last lived; zero: not known
 
 	guests map[string]*joined[map[string]hypervisor.Guest] // by driver
 	held   *joined[map[string][]nodewire.Device]
@@ -105,7 +107,7 @@ func New(cfg Config) (*Agent, error) {
 		return nil, err
 	}
 	a := &Agent{
-		cfg: cfg, t: cfg.Timing.withDefaults(), log: cfg.Log, ledger: l,
+		cfg: cfg, t: cfg.Timing.withDefaults(), log: cfg.Log, ledger: l, since: time.Now(), proof: cfg.Store.LastBeat(),
 		guests: map[string]*joined[map[string]hypervisor.Guest]{}, workers: map[string]*worker{},
 		changed: make(chan struct{}, 1),
 	}

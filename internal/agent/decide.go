@@ -28,6 +28,8 @@ type view struct {
 	rec   *record            // nil: never ours
 	guest *hypervisor.Guest  // nil: the engine has none
 	boot  string             // of this host's present run
+	since time.Time          // when this agent began to watch
+	proof time.Time          // when the agent before it last lived; zero: not known
 }
 
 // decide maps a view to the next step. It is pure: the same view gives the same
@@ -64,21 +66,40 @@ func decideRunning(v view) (action, *ending) {
 		return actWatch, nil
 	case v.rec.RunBoot != "" && v.rec.RunBoot != v.boot:
 		return actEnd, interrupted(v)
+	case killedUnwatched(v):
+		return actEnd, interrupted(v)
 	}
 	return actEnd, exited(v)
 }
 
+// killedUnwatched tells a guest that was killed with its node's services, before
+// this agent began, from one that ended by itself.
+func killedUnwatched(v view) bool {
+	g := v.guest
+	return g.ExitCode == 137 && !g.OOMKilled && (g.ExitedAt.IsZero() || g.ExitedAt.Before(v.since))
+}
+
+// interrupted is the end of a guest that its node took down. Nothing is charged
+// after the last proof that it ran, however long the node was away.
 func interrupted(v view) *ending {
-	return &ending{
-		State: nodewire.GuestFailed, Reason: nodewire.ReasonInterrupted, RanForSeconds: ran(v),
+	e := &ending{
+		State: nodewire.GuestFailed, Reason: nodewire.ReasonInterrupted,
 		Message: "the node restarted or lost this instance while it ran",
 	}
+	if v.guest != nil {
+		e.At = v.guest.ExitedAt
+	}
+	if !v.proof.IsZero() && (e.At.IsZero() || e.At.After(v.proof)) {
+		e.At = v.proof
+	}
+	e.RanForSeconds = ranUntil(v, e.At)
+	return e
 }
 
 // exited is the end that a guest chose itself.
 func exited(v view) *ending {
 	code := v.guest.ExitCode
-	e := &ending{State: nodewire.GuestFailed, Reason: nodewire.ReasonExited, ExitCode: &code, RanForSeconds: ran(v)}
+	e := &ending{State: nodewire.GuestFailed, Reason: nodewire.ReasonExited, ExitCode: &code, RanForSeconds: ran(v), At: v.guest.ExitedAt}
 	switch {
 	case v.guest.OOMKilled:
 		e.Reason, e.Message = nodewire.ReasonOOM, fmt.Sprintf("it needed more than its %d MiB of memory", v.want.MemoryMiB)
@@ -92,13 +113,19 @@ func exited(v view) *ending {
 
 // ran is how long the engine says that a guest has run.
 func ran(v view) float64 {
-	g := v.guest
-	if g == nil || g.StartedAt.IsZero() {
+	if v.guest == nil {
 		return 0
 	}
-	end := g.ExitedAt
+	return ranUntil(v, v.guest.ExitedAt)
+}
+
+// ranUntil is how long a guest had run at a moment; zero: now.
+func ranUntil(v view, end time.Time) float64 {
+	if v.guest == nil || v.guest.StartedAt.IsZero() {
+		return 0
+	}
 	if end.IsZero() {
 		end = time.Now()
 	}
-	return max(0, end.Sub(g.StartedAt).Seconds())
+	return max(0, end.Sub(v.guest.StartedAt).Seconds())
 }

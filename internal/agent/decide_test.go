@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/tenon-cloud/tenon/internal/hypervisor"
 	"github.com/tenon-cloud/tenon/internal/nodewire"
@@ -13,6 +14,7 @@ import (
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	const boot = "boot-1"
+	began := time.Unix(1000, 0)
 	code := func(n int) *int { return &n }
 	wants := map[string]*nodewire.Instance{
 		"absent":  nil,
@@ -41,6 +43,8 @@ func TestDecide(t *testing.T) {
 		"exit-0":   {Epoch: 2, Generation: 5, State: hypervisor.Exited},
 		"exit-3":   {Epoch: 2, Generation: 5, State: hypervisor.Exited, ExitCode: 3},
 		"exit-oom": {Epoch: 2, Generation: 5, State: hypervisor.Exited, ExitCode: 137, OOMKilled: true},
+		"exit-137": {Epoch: 2, Generation: 5, State: hypervisor.Exited, ExitCode: 137, ExitedAt: began.Add(time.Second)},
+		"killed":   {Epoch: 2, Generation: 5, State: hypervisor.Exited, ExitCode: 137, ExitedAt: began.Add(-time.Second)},
 		"exit-g4":  {Epoch: 2, Generation: 4, State: hypervisor.Exited},
 	}
 	for _, tc := range []struct{ want, rec, guest, do string }{
@@ -64,6 +68,8 @@ func TestDecide(t *testing.T) {
 		{"running", "fresh", "exit-0", "end stopped exited 0"},
 		{"running", "started", "exit-3", "end failed exited 3"},
 		{"running", "started", "exit-oom", "end failed out_of_memory 137"},
+		{"running", "started", "exit-137", "end failed exited 137"},
+		{"running", "started", "killed", "end failed interrupted"}, // with the node, before this agent began
 		{"running", "other-boot", "exit-3", "end failed interrupted"},
 		{"running", "other-boot", "none", "end failed interrupted"},
 		{"running", "after-e1", "none", "clear"},
@@ -88,7 +94,7 @@ func TestDecide(t *testing.T) {
 		{"gone", "going", "running", "finish"},
 		{"gone", "gone", "none", "idle"},
 	} {
-		do, e := decide(view{want: wants[tc.want], rec: recs[tc.rec], guest: guests[tc.guest], boot: boot})
+		do, e := decide(view{want: wants[tc.want], rec: recs[tc.rec], guest: guests[tc.guest], boot: boot, since: began})
 		got := string(do)
 		if e != nil {
 			got += " " + e.State + " " + e.Reason
@@ -98,6 +104,32 @@ func TestDecide(t *testing.T) {
 		}
 		if got != tc.do {
 			t.Errorf("want %s, record %s, guest %s: %q, should be %q", tc.want, tc.rec, tc.guest, got, tc.do)
+		}
+	}
+}
+
+// TestNothingIsChargedAfterTheLastProof: a node that was away for hours says when
+// its guests ended, not when it came back.
+func TestNothingIsChargedAfterTheLastProof(t *testing.T) {
+	t.Parallel()
+	start := time.Unix(1000, 0)
+	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
+	want := &nodewire.Instance{Epoch: 2, Generation: 5, Desired: nodewire.DesiredRunning}
+	for name, tc := range map[string]struct {
+		exited, proof time.Time
+		code          int
+		reason        string
+		end           time.Time
+	}{
+		"exited by itself while no agent watched":     {exited: at(60), proof: at(30), code: 3, reason: nodewire.ReasonExited, end: at(60)},
+		"killed with the node, noticed hours later":   {exited: at(7200), proof: at(45), code: 137, reason: nodewire.ReasonInterrupted, end: at(45)},
+		"killed with the node, nobody knows when":     {proof: at(45), code: 137, reason: nodewire.ReasonInterrupted, end: at(45)},
+		"killed before the agent's last sign of life": {exited: at(40), proof: at(45), code: 137, reason: nodewire.ReasonInterrupted, end: at(40)},
+	} {
+		g := &hypervisor.Guest{Epoch: 2, Generation: 5, State: hypervisor.Exited, ExitCode: tc.code, StartedAt: start, ExitedAt: tc.exited}
+		_, e := decide(view{want: want, rec: &record{Epoch: 2, RunGeneration: 5, RunBoot: "b"}, guest: g, boot: "b", since: at(7300), proof: tc.proof})
+		if e == nil || e.Reason != tc.reason || !e.At.Equal(tc.end) || e.RanForSeconds != tc.end.Sub(start).Seconds() {
+			t.Errorf("%s: %+v, want %s at %s", name, e, tc.reason, tc.end)
 		}
 	}
 }

@@ -24,6 +24,10 @@ type Store interface {
 	Load() ([]byte, error) // nil: nothing was ever saved
 	Save(raw []byte) error
 	Where() string // for messages
+	// Beat notes that the agent lives; it need not survive a loss of power.
+	Beat(now time.Time) error
+	// LastBeat is the latest note; zero: there is none.
+	LastBeat() time.Time
 }
 
 // state is what the ledger holds. A snapshot is never changed once it is
@@ -225,6 +229,26 @@ func (f FileStore) Load() ([]byte, error) {
 // Save implements Store: the old document or the new one is there after a crash.
 func (f FileStore) Save(raw []byte) error { return writeDurably(string(f), raw) }
 
+func (f FileStore) beatFile() string { return string(f) + ".alive" }
+
+// Beat implements Store.
+func (f FileStore) Beat(now time.Time) error {
+	return os.WriteFile(f.beatFile(), []byte(now.UTC().Format(time.RFC3339Nano)), 0o600)
+}
+
+// LastBeat implements Store.
+func (f FileStore) LastBeat() time.Time {
+	raw, err := os.ReadFile(f.beatFile())
+	if err != nil {
+		return time.Time{}
+	}
+	at, err := time.Parse(time.RFC3339Nano, string(raw))
+	if err != nil {
+		return time.Time{} // cut off as it was written
+	}
+	return at
+}
+
 // writeDurably replaces a file (0600) by way of a synced temporary one.
 func writeDurably(path string, raw []byte) error {
 	dir := filepath.Dir(path)
@@ -257,8 +281,24 @@ func writeDurably(path string, raw []byte) error {
 
 // MemoryStore is a Store for nodes that are simulated inside one process.
 type MemoryStore struct {
-	mu  sync.Mutex
-	raw []byte
+	mu   sync.Mutex
+	raw  []byte
+	beat time.Time
+}
+
+// Beat implements Store.
+func (m *MemoryStore) Beat(now time.Time) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.beat = now
+	return nil
+}
+
+// LastBeat implements Store.
+func (m *MemoryStore) LastBeat() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.beat
 }
 
 // Where implements Store.

@@ -75,6 +75,9 @@ func (a *Agent) sampleLoop(ctx context.Context) {
 	tick := time.NewTicker(a.t.Sample)
 	defer tick.Stop()
 	for {
+		if err := a.cfg.Store.Beat(time.Now()); err != nil {
+			a.log.Warn("note that the agent lives", "error", err)
+		}
 		a.takeInventory(ctx)
 		a.sample(ctx)
 		select {

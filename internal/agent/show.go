@@ -58,6 +58,7 @@ func (p *published) showEnd(e *ending) {
 // showRunning publishes a running guest.
 func (w *worker) showRunning(g *hypervisor.Guest, want *nodewire.Instance) {
 	w.change(func(p *published) {
+		p.seen = time.Now()
 		if p.state != nodewire.GuestRunning || p.runSince.IsZero() {
 			// Seen to start: monotonic from here. Found running: as old as the
 			// engine says.

@@ -177,7 +177,9 @@ func (w *worker) writeEnd(want *nodewire.Instance, e ending) error {
 	if want == nil {
 		return errSuperseded
 	}
-	e.At = time.Now()
+	if now := time.Now(); e.At.IsZero() || e.At.After(now) {
+		e.At = now
+	}
 	return w.a.ledger.update(func(s *state) error {
 		rec, ok := s.Records[w.id]
 		if !ok || rec.Epoch != want.Epoch {

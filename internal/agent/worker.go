@@ -58,6 +58,7 @@ type published struct {
 	address    string
 	since      time.Time // of state; monotonic
 	runSince   time.Time // of a running guest
+	seen       time.Time // when it was last seen to run
 	ran        float64   // of an ended one, seconds
 }
 
@@ -187,9 +188,20 @@ func (w *worker) once(ctx context.Context) (again time.Duration, forgotten bool)
 	return w.failed(did, s, err), false
 }
 
+// lastProof is when the guest was last known to run: seen by this agent, or
+// while the one before it lived.
+func (w *worker) lastProof() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.pub.seen.After(w.a.proof) {
+		return w.pub.seen
+	}
+	return w.a.proof
+}
+
 // step looks and does one thing.
 func (w *worker) step(ctx context.Context, s *state) (action, error) {
-	v := view{want: s.want(w.id), boot: w.a.cfg.Host.BootID}
+	v := view{want: s.want(w.id), boot: w.a.cfg.Host.BootID, since: w.a.since, proof: w.lastProof()}
 	if rec, ok := s.Records[w.id]; ok {
 		v.rec = &rec
 	}
