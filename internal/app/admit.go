@@ -258,7 +258,8 @@ func (a *App) mustFit(ctx context.Context, c Call, w wish) error {
 
 // InstanceDryRun tells what a create would do and cost, and changes nothing.
 func (a *App) InstanceDryRun(ctx context.Context, c Call, project string, in InstanceInput) (DryRun, error) {
-	if in.Name == "" {
+	named := in.Name != ""
+	if !named {
 		in.Name = "dry-run" // asked before a name is chosen
 	}
 	c.IdempotencyKey = ""
@@ -266,7 +267,26 @@ func (a *App) InstanceDryRun(ctx context.Context, c Call, project string, in Ins
 	if err != nil {
 		return DryRun{}, err
 	}
+	if named {
+		if err := a.mustBeFree(ctx, c, w); err != nil {
+			return DryRun{}, err
+		}
+	}
 	return a.dryRun(ctx, c, w)
+}
+
+// mustBeFree refuses a name that an instance of the project has.
+func (a *App) mustBeFree(ctx context.Context, c Call, w wish) error {
+	return a.db.InAPI(ctx, postgres.ScopeOf(c.Actor), func(tx *postgres.Tx) error {
+		_, err := postgres.InstanceFind(ctx, tx, w.project.ID, postgres.RefOf(cloud.InstanceID{}, w.in.Name))
+		switch {
+		case postgres.Missing(err):
+			return nil
+		case err != nil:
+			return err
+		}
+		return nameTaken("instance", w.in.Name)
+	})
 }
 
 func (a *App) dryRun(ctx context.Context, c Call, w wish) (DryRun, error) {

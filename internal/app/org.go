@@ -181,7 +181,11 @@ func nameFields(name, displayName string) (fields []cloud.Field) {
 // taken turns the refusal of a unique index into the conflict that it is.
 func taken(err error, constraint, what, name string) error {
 	if postgres.Constraint(err) == constraint {
-		return cloud.E(cloud.KindConflict, "name_taken", "there is a %s named %q already", what, name).WithHint("choose another name")
+		return nameTaken(what, name)
 	}
 	return err
+}
+
+func nameTaken(what, name string) error {
+	return cloud.E(cloud.KindConflict, "name_taken", "there is a %s named %q already", what, name).WithHint("choose another name")
 }
