@@ -248,10 +248,10 @@ func TestDryRunAndNoWait(t *testing.T) {
 	if p := wantCode(t, "no wait", err, cloud.KindNoCapacity, "no_capacity"); p.Detail["reasons"] == nil {
 		t.Error("no reasons")
 	}
-	if _, err := h.InstanceCreate(ctx, h.admin, "default", web("web-1")); err != nil {
+	if _, err := h.InstanceCreate(ctx, h.admin, "default", web("web-9")); err != nil {
 		t.Fatal(err)
 	}
-	_, err = h.InstanceDryRun(ctx, h.admin, "default", web("web-1"))
+	_, err = h.InstanceDryRun(ctx, h.admin, "default", web("web-9"))
 	wantCode(t, "a taken name", err, cloud.KindConflict, "name_taken")
 	h.node(t, 2, cloud.ModeMIG)
 	if d, err = h.InstanceDryRun(ctx, h.admin, "default", web("")); err != nil || !d.StartsNow || d.FreeNow != 14 {

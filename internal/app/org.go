@@ -187,5 +187,5 @@ func taken(err error, constraint, what, name string) error {
 }
 
 func nameTaken(what, name string) error {
-	return cloud.E(cloud.KindConflict, "name_taken", "there is a %s named %q already", what, name).WithHint("choose another name")
+	return cloud.E(cloud.KindConflict, "name_taken", "another %s is named %q already", what, name).WithHint("choose another name")
 }
