@@ -15,14 +15,15 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 
 	"github.com/tenon-cloud/tenon/internal/app"
 	"github.com/tenon-cloud/tenon/internal/gateway"
 	"github.com/tenon-cloud/tenon/internal/httpapi"
 	"github.com/tenon-cloud/tenon/internal/lifecycle"
+	"github.com/tenon-cloud/tenon/internal/loop"
 	"github.com/tenon-cloud/tenon/internal/metering"
+	"github.com/tenon-cloud/tenon/internal/metrics"
 	"github.com/tenon-cloud/tenon/internal/nodeapi"
 	"github.com/tenon-cloud/tenon/internal/placement"
 	"github.com/tenon-cloud/tenon/internal/postgres"
@@ -83,12 +84,12 @@ func serve(ctx context.Context, c config) error {
 			}
 		})
 	}
-	metrics := prometheus.NewRegistry()
-	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if err := core.doors(ctx, c, log, metrics, run); err != nil {
+	pool, registry := &tunnel.Pool{}, prometheus.NewRegistry()
+	observer := metrics.Register(registry, metrics.Config{DB: core.db, Version: version, Tunnels: pool.Count, Log: log})
+	if err := core.doors(ctx, c, log, pool, registry, observer, run); err != nil {
 		return err
 	}
-	core.loops(log, metrics, run)
+	core.loops(log, registry, observer, run)
 	log.Info("control plane is up", "listen", c.Listen, "node_listen", c.NodeListen)
 	<-ctx.Done()
 	running.Wait()
@@ -101,9 +102,8 @@ func serve(ctx context.Context, c config) error {
 
 // doors opens both listeners before anything is served, so that a port in use
 // is an error at the start.
-func (k *core) doors(ctx context.Context, c config, log *slog.Logger, metrics *prometheus.Registry, run func(string, func(context.Context) error)) error {
-	pool := &tunnel.Pool{}
-	gate := gateway.New(gateway.Config{App: k.app, Pool: pool, Log: log})
+func (k *core) doors(ctx context.Context, c config, log *slog.Logger, pool *tunnel.Pool, metrics *prometheus.Registry, observer loop.Observer, run func(string, func(context.Context) error)) error {
+	gate := gateway.New(gateway.Config{App: k.app, Pool: pool, Log: log, Register: metrics})
 	handler, err := httpapi.New(httpapi.Config{
 		App: k.app, Gateway: gate, Registry: k.tenants, NotBuilt: web.NotBuilt, Console: console(), Metrics: metrics, Log: log,
 		CloudID: k.keys.CloudID(), Version: version, TLS: c.TLSCertFile != "",
@@ -129,7 +129,7 @@ func (k *core) doors(ctx context.Context, c config, log *slog.Logger, metrics *p
 	server.BaseContext = func(net.Listener) context.Context { return ctx }
 	run("console and API", func(ctx context.Context) error { return serveHTTP(ctx, server, front, c) })
 	door := nodeapi.New(nodeapi.Config{
-		App: k.app, Keys: k.keys, Pool: pool, Hosts: c.NodeHosts, Wakes: k.db.Wakes, NodeTopic: postgres.TopicNode, Registry: k.nodes, Log: log,
+		App: k.app, Keys: k.keys, Pool: pool, Hosts: c.NodeHosts, Wakes: k.db.Wakes, NodeTopic: postgres.TopicNode, Registry: k.nodes, Log: log, Observer: observer,
 	})
 	run("node door", func(ctx context.Context) error { return door.Serve(ctx, back) })
 	return nil
@@ -162,14 +162,14 @@ func serveHTTP(ctx context.Context, server *http.Server, listener net.Listener, 
 }
 
 // loops run in every replica; one of them leads.
-func (k *core) loops(log *slog.Logger, metrics prometheus.Registerer, run func(string, func(context.Context) error)) {
+func (k *core) loops(log *slog.Logger, metrics prometheus.Registerer, observer loop.Observer, run func(string, func(context.Context) error)) {
 	leader := k.db.Leadership("cloud", holder(), log)
 	run("leadership", leader.Run)
-	s := scheduler.New(scheduler.Config{DB: k.db, Leader: leader, Policy: placement.Policy{}, Log: log, Register: metrics})
+	s := scheduler.New(scheduler.Config{DB: k.db, Leader: leader, Policy: placement.Policy{}, Log: log, Register: metrics, Observer: observer})
 	run("scheduler", s.Run)
-	l := lifecycle.New(lifecycle.Config{DB: k.db, Leader: leader, Log: log, Register: metrics})
+	l := lifecycle.New(lifecycle.Config{DB: k.db, Leader: leader, Log: log, Register: metrics, Observer: observer})
 	run("lifecycle", l.Run)
-	m := metering.New(metering.Config{DB: k.db, Leader: leader, Log: log, Register: metrics})
+	m := metering.New(metering.Config{DB: k.db, Leader: leader, Log: log, Register: metrics, Observer: observer})
 	run("metering", m.Run)
 }
 

@@ -32,7 +32,9 @@ import (
 	"github.com/tenon-cloud/tenon/internal/httpapi"
 	"github.com/tenon-cloud/tenon/internal/hypervisor/fake"
 	"github.com/tenon-cloud/tenon/internal/lifecycle"
+	"github.com/tenon-cloud/tenon/internal/loop"
 	"github.com/tenon-cloud/tenon/internal/metering"
+	"github.com/tenon-cloud/tenon/internal/metrics"
 	"github.com/tenon-cloud/tenon/internal/nodeapi"
 	"github.com/tenon-cloud/tenon/internal/pgtest"
 	"github.com/tenon-cloud/tenon/internal/placement"
@@ -106,9 +108,11 @@ func StartWith(t testing.TB, o Options) *Cloud {
 		t.Fatalf("cloudtest: %v", err)
 	}
 
-	gate := gateway.New(gateway.Config{App: c.App, Pool: c.Pool, Log: c.log, Watch: 200 * time.Millisecond, Ping: time.Second})
+	registry := prometheus.NewRegistry()
+	observer := metrics.Register(registry, metrics.Config{DB: c.DB.DB, Version: "test", Tunnels: c.Pool.Count, Log: c.log})
+	gate := gateway.New(gateway.Config{App: c.App, Pool: c.Pool, Log: c.log, Register: registry, Watch: 200 * time.Millisecond, Ping: time.Second})
 	handler, err := httpapi.New(httpapi.Config{
-		App: c.App, Gateway: gate, Registry: o.Registry, Console: o.Console, NotBuilt: "not built", Log: c.log, CloudID: CloudID, Version: "test",
+		App: c.App, Gateway: gate, Registry: o.Registry, Console: o.Console, NotBuilt: "not built", Metrics: registry, Log: c.log, CloudID: CloudID, Version: "test",
 		Ready: []httpapi.ReadyCheck{
 			{Name: "database", Check: c.DB.DB.Ping}, {Name: "migrations", Check: c.DB.DB.Prepared},
 			{Name: "leader", Check: func(ctx context.Context) error { return c.DB.DB.LeaderKnown(ctx, "cloud") }},
@@ -127,7 +131,7 @@ func StartWith(t testing.TB, o Options) *Cloud {
 		nodeRegistry = o.NodeRegistry(c.App)
 	}
 	door := nodeapi.New(nodeapi.Config{
-		App: c.App, Keys: c.Keys, Pool: c.Pool, Hosts: []string{"127.0.0.1"}, Wakes: c.DB.DB.Wakes, NodeTopic: postgres.TopicNode, Registry: nodeRegistry, Log: c.log,
+		App: c.App, Keys: c.Keys, Pool: c.Pool, Hosts: []string{"127.0.0.1"}, Wakes: c.DB.DB.Wakes, NodeTopic: postgres.TopicNode, Registry: nodeRegistry, Log: c.log, Observer: observer,
 		Timing: nodeapi.Timing{Check: 200 * time.Millisecond},
 	})
 	running.Go(func() {
@@ -136,7 +140,7 @@ func StartWith(t testing.TB, o Options) *Cloud {
 		}
 	})
 	if !o.NoLoops {
-		c.loops(ctx, &running)
+		c.loops(ctx, &running, registry, observer)
 	}
 	if !o.NoNode {
 		c.node(ctx, &running, o.Guests)
@@ -167,13 +171,12 @@ func listen(t testing.TB) net.Listener {
 	return ln
 }
 
-func (c *Cloud) loops(ctx context.Context, running *sync.WaitGroup) {
+func (c *Cloud) loops(ctx context.Context, running *sync.WaitGroup, reg *prometheus.Registry, observer loop.Observer) {
 	leader := c.DB.DB.Leadership("cloud", "cloudtest", c.log)
-	reg := prometheus.NewRegistry()
 	running.Go(func() { _ = leader.Run(ctx) })
-	s := scheduler.New(scheduler.Config{DB: c.DB.DB, Leader: leader, Policy: placement.Policy{}, Log: c.log, Register: reg})
-	l := lifecycle.New(lifecycle.Config{DB: c.DB.DB, Leader: leader, Log: c.log, Register: reg})
-	m := metering.New(metering.Config{DB: c.DB.DB, Leader: leader, Log: c.log, Register: reg})
+	s := scheduler.New(scheduler.Config{DB: c.DB.DB, Leader: leader, Policy: placement.Policy{}, Log: c.log, Register: reg, Observer: observer})
+	l := lifecycle.New(lifecycle.Config{DB: c.DB.DB, Leader: leader, Log: c.log, Register: reg, Observer: observer})
+	m := metering.New(metering.Config{DB: c.DB.DB, Leader: leader, Log: c.log, Register: reg, Observer: observer})
 	running.Go(func() { _ = s.Run(ctx) })
 	running.Go(func() { _ = l.Run(ctx) })
 	running.Go(func() { _ = m.Run(ctx) })

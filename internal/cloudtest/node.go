@@ -2,8 +2,6 @@ package cloudtest
 
 import (
 	"context"
-	"errors"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -45,7 +43,7 @@ func (c *Cloud) node(ctx context.Context, running *sync.WaitGroup, guests fake.O
 	}
 	a, err := agent.New(agent.Config{
 		NodeID: id.NodeID, CloudID: id.CloudID, Version: "test", Drivers: []hypervisor.Driver{c.Guests}, Board: c.Board, Door: door,
-		Store: &fileStore{filepath.Join(c.NodeDir, "ledger.json")}, Host: host, Log: c.log,
+		Store: agent.FileStore(filepath.Join(c.NodeDir, "ledger.json")), Host: host, Log: c.log,
 		Timing: agent.Timing{Report: 500 * time.Millisecond, Sample: 100 * time.Millisecond, GiveUp: 5 * time.Second},
 	})
 	if err != nil {
@@ -57,18 +55,3 @@ func (c *Cloud) node(ctx context.Context, running *sync.WaitGroup, guests fake.O
 		return err == nil && n.State == "ready" && len(n.GPUs) > 0
 	})
 }
-
-// fileStore is a plain file; durability is the agent's own tests' concern.
-type fileStore struct{ path string }
-
-func (f *fileStore) Load() ([]byte, error) {
-	raw, err := os.ReadFile(f.path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	return raw, err
-}
-
-func (f *fileStore) Save(raw []byte) error { return os.WriteFile(f.path, raw, 0o600) }
-
-func (f *fileStore) Where() string { return f.path }

@@ -128,7 +128,7 @@ func TestReadyNamesWhatIsMissing(t *testing.T) {
 	if a := request(t, with, "", "GET", "/readyz", ""); a.status != 200 {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	if a := request(t, with, "", "GET", "/metrics", ""); a.status != 200 || !strings.Contains(string(a.body), "tenon_http_request_seconds_bucket") {
+	if a := request(t, with, "", "GET", "/metrics", ""); a.status != 200 || !strings.Contains(string(a.body), "tenon_http_request_duration_seconds_bucket") {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/tenon-cloud/tenon/internal/app"
 	"github.com/tenon-cloud/tenon/internal/cloud"
 	"github.com/tenon-cloud/tenon/internal/tunnel"
@@ -32,6 +34,8 @@ type Config struct {
 	Watch time.Duration
 	// Ping is how often a terminal's WebSocket is pinged; 0: 25 s.
 	Ping time.Duration
+	// Register takes the count of open terminals; nil: not counted.
+	Register prometheus.Registerer
 }
 
 // Gateway hands out streams.
@@ -43,11 +47,17 @@ type Gateway struct {
 
 	mu    sync.Mutex
 	inUse map[cloud.UserID]int
+
+	terminals prometheus.Gauge
 }
 
 // New makes a gateway; it starts nothing.
 func New(c Config) *Gateway {
-	g := &Gateway{app: c.App, pool: c.Pool, log: c.Log, watch: c.Watch, ping: c.Ping, inUse: map[cloud.UserID]int{}}
+	g := &Gateway{app: c.App, pool: c.Pool, log: c.Log, watch: c.Watch, ping: c.Ping, inUse: map[cloud.UserID]int{},
+		terminals: prometheus.NewGauge(prometheus.GaugeOpts{Name: "tenon_terminals_open", Help: "Terminals of instances that are joined to a client now."})}
+	if c.Register != nil {
+		c.Register.MustRegister(g.terminals)
+	}
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)
 	}

@@ -85,7 +85,7 @@ func (s *server) record(next http.Handler) http.Handler {
 				}
 			}
 			route := chi.RouteContext(r.Context()).RoutePattern()
-			s.requests.WithLabelValues(methodLabel(r.Method), route, strconv.Itoa(status)).Observe(time.Since(began).Seconds())
+			s.requests.WithLabelValues(s.countedAs(r.Method, route), statusClass(status)).Observe(time.Since(began).Seconds())
 			level := slog.LevelInfo
 			if status >= 500 {
 				level = slog.LevelError
@@ -108,14 +108,27 @@ func (s *server) record(next http.Handler) http.Handler {
 	})
 }
 
-// methodLabel keeps a client from inventing label values.
-func methodLabel(method string) string {
-	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
-		return method
+// countedAs names a request for its metric: an operation's id, or the part of the
+// door; a client can't invent one.
+func (s *server) countedAs(method, route string) string {
+	if method == http.MethodHead {
+		method = http.MethodGet
 	}
-	return "other"
+	if id := s.named[method+" "+route]; id != "" {
+		return id
+	}
+	switch {
+	case route == "":
+		return "none"
+	case strings.HasPrefix(route, "/v2"):
+		return "registry"
+	case route == "/*" || route == "/assets/*":
+		return "console"
+	}
+	return strings.Trim(route, "/") // healthz, readyz, metrics, openapi.yaml, docs/api
 }
+
+func statusClass(status int) string { return strconv.Itoa(status/100) + "xx" }
 
 // rescue turns a panic into a problem with a request id.
 func (s *server) rescue(next http.Handler) http.Handler {

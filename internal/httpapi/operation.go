@@ -138,6 +138,7 @@ func register[I, O any](s *server, o operation, handler func(context.Context, *I
 		op.Extensions["x-public"] = o.why
 	}
 	s.operations = append(s.operations, o)
+	s.named[o.method+" "+o.path] = o.id()
 	huma.Register(s.huma, op, func(ctx context.Context, in *I) (*O, error) {
 		answered, err := handler(ctx, in)
 		if err != nil {

@@ -51,8 +51,10 @@ type server struct {
 	operations []operation
 	publics    map[string]string // "GET /healthz": why nobody has to be signed in
 	requests   *prometheus.HistogramVec
-	reference  []byte // /docs/api
-	contract   []byte // /openapi.yaml
+	streams    prometheus.Gauge
+	named      map[string]string // "GET /v1/me": what its requests are counted as
+	reference  []byte            // /docs/api
+	contract   []byte            // /openapi.yaml
 }
 
 // New builds the door.
@@ -94,7 +96,7 @@ var hooks = sync.OnceFunc(func() {
 
 func build(cfg Config) (*server, error) {
 	hooks()
-	s := &server{cfg: cfg, app: cfg.App, log: cfg.Log, mux: chi.NewMux(), publics: map[string]string{}}
+	s := &server{cfg: cfg, app: cfg.App, log: cfg.Log, mux: chi.NewMux(), publics: map[string]string{}, named: map[string]string{}}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -102,11 +104,14 @@ func build(cfg Config) (*server, error) {
 		s.cfg.Metrics = prometheus.NewRegistry()
 	}
 	s.requests = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "tenon_http_request_seconds", Help: "Time to answer, by route and status; streams count until they end.",
-		Buckets: []float64{.002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 60},
-	}, []string{"method", "route", "status"})
-	if err := s.cfg.Metrics.Register(s.requests); err != nil {
-		return nil, fmt.Errorf("register request metrics: %w", err)
+		Name: "tenon_http_request_duration_seconds", Help: "Time to answer, by operation and class of status; streams count when they end.",
+		Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10},
+	}, []string{"operation", "status"})
+	s.streams = prometheus.NewGauge(prometheus.GaugeOpts{Name: "tenon_event_streams_open", Help: "Clients that follow a project's changes now."})
+	for _, c := range []prometheus.Collector{s.requests, s.streams} {
+		if err := s.cfg.Metrics.Register(c); err != nil {
+			return nil, fmt.Errorf("register request metrics: %w", err)
+		}
 	}
 	s.mux.Use(s.identify, s.record, s.rescue, s.harden, middleware.GetHead, compress())
 	s.mux.NotFound(s.noRoute)

@@ -160,6 +160,8 @@ func (s *server) events(ctx context.Context, in *struct {
 	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
 		defer events.Close()
+		s.streams.Inc()
+		defer s.streams.Dec()
 		_, w := humachi.Unwrap(hctx)
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.Header().Set("X-Accel-Buffering", "no")

@@ -89,7 +89,12 @@ func (p *pusher) run(ctx context.Context) {
 	const first, last = 50 * time.Millisecond, 5 * time.Second
 	wait := first
 	for {
-		if err := p.push(ctx); err != nil {
+		began := time.Now()
+		err := p.push(ctx)
+		if ctx.Err() == nil && p.server.cfg.Observer != nil {
+			p.server.cfg.Observer.Ticked("pusher", time.Since(began), err)
+		}
+		if err != nil {
 			if ctx.Err() != nil {
 				return
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-cloud/tenon/internal/app"
 	"github.com/tenon-cloud/tenon/internal/authn"
 	"github.com/tenon-cloud/tenon/internal/cloud"
+	"github.com/tenon-cloud/tenon/internal/loop"
 	"github.com/tenon-cloud/tenon/internal/nodewire"
 	"github.com/tenon-cloud/tenon/internal/tunnel"
 )
@@ -31,6 +32,7 @@ type Config struct {
 	// Registry serves /v2/ and must ask RegistryAuthoriser; nil: no pulls.
 	Registry http.Handler
 	Log      *slog.Logger
+	Observer loop.Observer // told of each push as a tick of the loop "pusher"; nil: none
 	Timing   Timing
 }
 

@@ -4,7 +4,6 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // metrics is what the loop counts; with no registerer it counts for nobody.
 type metrics struct {
-	queue     prometheus.Gauge
 	decisions *prometheus.CounterVec
 	lost      prometheus.Counter
 	broken    prometheus.Counter
@@ -17,17 +16,16 @@ type metrics struct {
 func newMetrics(r prometheus.Registerer) *metrics {
 	seconds := prometheus.ExponentialBuckets(0.001, 2, 14)
 	m := &metrics{
-		queue:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "tenon_scheduler_queue_length", Help: "Instances that want a place."}),
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tenon_scheduler_decisions_total", Help: "Decisions of the placement engine."}, []string{"outcome"}),
 		lost:      prometheus.NewCounter(prometheus.CounterOpts{Name: "tenon_scheduler_lost_total", Help: "Planned places that were no longer free at their commit."}),
 		broken:    prometheus.NewCounter(prometheus.CounterOpts{Name: "tenon_scheduler_broken_total", Help: "Planned places that the database refuses whatever is free."}),
-		decide:    prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tenon_scheduler_decide_seconds", Help: "Time to make one plan.", Buckets: seconds}),
-		commit:    prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tenon_scheduler_commit_seconds", Help: "Time to commit one batch.", Buckets: seconds}),
+		decide:    prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tenon_scheduler_decide_duration_seconds", Help: "Time to make one plan.", Buckets: seconds}),
+		commit:    prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tenon_scheduler_commit_duration_seconds", Help: "Time to commit one batch.", Buckets: seconds}),
 		batch:     prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tenon_scheduler_commit_instances", Help: "Instances in one batch.", Buckets: prometheus.ExponentialBuckets(1, 2, 8)}),
 		wait:      prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tenon_scheduler_wait_seconds", Help: "Time from the queue to a place.", Buckets: prometheus.ExponentialBuckets(0.005, 2, 18)}),
 	}
 	if r != nil {
-		r.MustRegister(m.queue, m.decisions, m.lost, m.broken, m.decide, m.commit, m.batch, m.wait)
+		r.MustRegister(m.decisions, m.lost, m.broken, m.decide, m.commit, m.batch, m.wait)
 	}
 	return m
 }

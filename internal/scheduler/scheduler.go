@@ -103,7 +103,6 @@ func (s *Scheduler) round(ctx context.Context) (lost int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	s.metrics.queue.Set(float64(len(snap.Waiting)))
 	if len(snap.Waiting) == 0 {
 		return 0, nil
 	}

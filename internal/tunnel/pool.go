@@ -73,6 +73,20 @@ func (p *Pool) Has(nodeID string) bool {
 	return n != nil && len(n.all) > 0
 }
 
+// Count is how many nodes have a connection here, and how many connections there
+// are, idle and in use.
+func (p *Pool) Count() (nodes, connections int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, n := range p.nodes {
+		if len(n.all) > 0 {
+			nodes++
+			connections += len(n.all)
+		}
+	}
+	return nodes, connections
+}
+
 // Idle is the number of unused connections of a node.
 func (p *Pool) Idle(nodeID string) int {
 	p.mu.Lock()

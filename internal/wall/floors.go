@@ -19,7 +19,7 @@ var floors = map[string]int{
 	"internal/cloud": 1, "internal/gpu": 1, "internal/nodewire": 1, "internal/tunnel": 1, "internal/loop": 1,
 	"internal/registry": 1, "internal/imagebuild": 1, "migrations": 1, "api": 1, "web": 1,
 	"internal/placement": 2, "internal/billing": 2, "internal/authz": 2, "internal/postgres": 2,
-	"internal/app": 3, "internal/authn": 3, "internal/scheduler": 3, "internal/lifecycle": 3, "internal/metering": 3,
+	"internal/app": 3, "internal/authn": 3, "internal/scheduler": 3, "internal/lifecycle": 3, "internal/metering": 3, "internal/metrics": 3,
 	"internal/httpapi": 4, "internal/nodeapi": 4, "internal/gateway": 4, "internal/cli": 4,
 	"internal/agent": node, "internal/hypervisor": node, "internal/device": node, "internal/image": node, "internal/network": node, "internal/volume": node,
 	"internal/devcloud": wiring, "cmd": wiring,

@@ -8,6 +8,7 @@ export const docPages = [
   { page: 'usage', title: 'Usage and prices', part: 'For users' },
   { page: 'install', title: 'Installation', part: 'For operators' },
   { page: 'nodes', title: 'Nodes and GPUs', part: 'For operators' },
+  { page: 'metrics', title: 'Metrics and alerts', part: 'For operators' },
   { page: 'simulation', title: 'The simulated board', part: 'For operators' },
   { page: 'networking', title: 'Networking and isolation', part: 'For operators' },
   { page: 'backups', title: 'Backups: what is where', part: 'For operators' },
