@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
@@ -29,6 +30,9 @@ type Terminal struct {
 	instance cloud.Instance
 	node     net.Conn
 	release  func()
+
+	heard   atomic.Int64 // messages of the client
+	passing atomic.Bool  // one of them waits for the guest to take it, so nobody reads the client's next
 }
 
 // Exec starts a process inside a running instance. A ticket is good for its own
@@ -98,6 +102,8 @@ func (t *Terminal) Serve(w http.ResponseWriter, r *http.Request) {
 		return // Accept has answered
 	}
 	defer ws.CloseNow()
+	t.gateway.terminals.Inc()
+	defer t.gateway.terminals.Dec()
 	ws.SetReadLimit(nodewire.MaxFrame + 1)
 	// A context that ends takes the WebSocket down at once, so it ends after the
 	// reason was said.
@@ -133,6 +139,7 @@ func (t *Terminal) toNode(ctx context.Context, ws *websocket.Conn) error {
 		if err != nil {
 			return err
 		}
+		t.heard.Add(1)
 		if kind != websocket.MessageBinary || len(message) == 0 {
 			return &ending{status: websocket.StatusUnsupportedData, reason: "messages are binary: one byte of type and the payload"}
 		}
@@ -146,7 +153,10 @@ func (t *Terminal) toNode(ctx context.Context, ws *websocket.Conn) error {
 		default:
 			return &ending{status: websocket.StatusUnsupportedData, reason: fmt.Sprintf("messages of type %d are not the client's to send", message[0])}
 		}
-		if err := nodewire.WriteFrame(t.node, message[0], payload); err != nil {
+		t.passing.Store(true)
+		err = nodewire.WriteFrame(t.node, message[0], payload)
+		t.passing.Store(false)
+		if err != nil {
 			return t.lost(ctx, err)
 		}
 	}
@@ -200,10 +210,12 @@ func (t *Terminal) watch(ctx context.Context, ws *websocket.Conn) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-ping.C:
+			heard := t.heard.Load()
 			waiting, cancel := context.WithTimeout(ctx, t.gateway.ping)
 			err := ws.Ping(waiting)
 			cancel()
-			if err != nil {
+			// While a guest is slow to take its input, the answer lies unread.
+			if err != nil && !t.passing.Load() && t.heard.Load() == heard {
 				return &ending{status: websocket.StatusGoingAway, reason: "the client no longer answers"}
 			}
 		case <-check.C:
