@@ -48,7 +48,7 @@ clean: ## Stop this folder's cloud, then delete it and all that was built
 check: setup-tests format vet wall gen-check unit web-check ## Format, vet, staticcheck, walls, contract and schema drift, unit and Postgres tests, TypeScript (10 min at most)
 	@echo 'make check: all passed'
 
-test: check root-test browser ## All of `make check`, then containerd, image and browser tests (30 min at most)
+test: check root-test browser rounds ## All of `make check`, then containerd, image and browser tests, and two rounds of faults (30 min at most)
 	@echo 'make test: all passed'
 
 format: ## Check that Go files are formatted
@@ -73,12 +73,15 @@ web-check: ## TypeScript: types, lint and unit tests
 browser: setup-tests build ## A journey through the console in Chromium, against a cloud of its own
 	@sh deploy/with-cloud.sh sh deploy/web.sh e2e
 
-soak: proofs ## The long form of the faults: 20 rounds of kill -9 during creates and deletes
+rounds: setup-tests proofs ## The short form of `make soak`: 2 rounds of 12 creates and deletes
+	@sh deploy/with-cloud.sh $(SUDO) ./bin/proof/rounds --state bin/test-cloud --rounds 2 --ops 12
+
+soak: setup-tests proofs ## The long form of the faults: 20 rounds of kill -9 during creates and deletes
 	@sh deploy/with-cloud.sh $(SUDO) ./bin/proof/rounds --state bin/test-cloud
 
-bench: proofs ## Figures, each beside a baseline measured in the same run
-	@sh deploy/with-cloud.sh $(SUDO) ./bin/proof/start --state bin/test-cloud
-	@sh deploy/with-cloud.sh $(SUDO) ./bin/proof/admission --state bin/test-cloud
+bench: setup-tests proofs ## Figures, each beside a baseline measured in the same run
+	@sh deploy/bench.sh
+	@sh deploy/with-cloud.sh $(SUDO) sh -c './bin/proof/start --state bin/test-cloud && ./bin/proof/admission --state bin/test-cloud'
 
 proofs: build
 	@$(STEP) 'build the proofs' go build -o bin/proof/ ./internal/proof/...
@@ -102,4 +105,4 @@ bin/staticcheck-$(STATICCHECK_VERSION):
 	@$(STEP) 'build staticcheck' env GOBIN=$(CURDIR)/bin go install honnef.co/go/tools/cmd/staticcheck@$(STATICCHECK_VERSION)
 	@mv bin/staticcheck $@
 
-.PHONY: help run build web clean check test format vet wall unit root-test web-check browser soak bench proofs gen gen-check setup setup-tests
+.PHONY: help run build web clean check test format vet wall unit root-test web-check browser rounds soak bench proofs gen gen-check setup setup-tests
