@@ -117,6 +117,7 @@ func (r *round) load(ctx context.Context, flavors []string) error {
 	type op struct {
 		name, flavor string
 		delete       bool
+		after        time.Duration // some are deleted as they wait, some as they start, some as they run
 	}
 	work := make(chan op)
 	errs := make(chan error, r.workers)
@@ -125,7 +126,7 @@ func (r *round) load(ctx context.Context, flavors []string) error {
 			var first error
 			for o := range work {
 				if first == nil {
-					first = r.one(ctx, o.name, o.flavor, o.delete)
+					first = r.one(ctx, o.name, o.flavor, o.delete, o.after)
 				}
 			}
 			errs <- first
@@ -133,7 +134,8 @@ func (r *round) load(ctx context.Context, flavors []string) error {
 	}
 	for n := range r.ops {
 		// All but the last dozen are deleted again, so the board keeps turning over.
-		work <- op{fmt.Sprintf("r%d-%d-%d", r.number, n, r.random.Uint32()), flavors[r.random.IntN(len(flavors))], n < r.ops-12 || n%2 == 0}
+		work <- op{fmt.Sprintf("r%d-%d-%d", r.number, n, r.random.Uint32()), flavors[r.random.IntN(len(flavors))], n < r.ops-12 || n%2 == 0,
+			time.Duration(r.random.IntN(4)) * time.Duration(r.random.IntN(1000)) * time.Millisecond}
 	}
 	close(work)
 	var err error
@@ -143,7 +145,7 @@ func (r *round) load(ctx context.Context, flavors []string) error {
 	return err
 }
 
-func (r *round) one(ctx context.Context, name, flavor string, remove bool) error {
+func (r *round) one(ctx context.Context, name, flavor string, remove bool, after time.Duration) error {
 	var inst *api.Instance
 	// The same key each time: however often the answer was lost, one instance.
 	err := r.insist(ctx, "create "+name, func() (err error) {
@@ -158,6 +160,11 @@ func (r *round) one(ctx context.Context, name, flavor string, remove bool) error
 	r.mu.Unlock()
 	if !remove {
 		return nil
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(after):
 	}
 	err = r.insist(ctx, "delete "+name, func() error {
 		_, err := r.cloud.Client.InstanceDelete(ctx, target.Project, inst.ID)
