@@ -111,8 +111,8 @@ func (r *round) flavors(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// load creates ops instances and deletes about half of them at once, in some
-// order; the rest live until the round is checked.
+// load creates ops instances and deletes all but a few of them; the rest live
+// until the round is checked.
 func (r *round) load(ctx context.Context, flavors []string) error {
 	type op struct {
 		name, flavor string
