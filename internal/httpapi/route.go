@@ -62,6 +62,8 @@ func (s *server) asset(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	// A worker lives under the policy of its own script: without this it may ask for nothing.
+	w.Header().Set("Content-Security-Policy", pagePolicy)
 	http.ServeFileFS(w, r, s.cfg.Console, name)
 }
 

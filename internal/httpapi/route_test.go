@@ -98,6 +98,8 @@ func TestConsoleIsServedEverywhereElse(t *testing.T) {
 	}
 	if w := ask(h, "GET", "/assets/app-abc123.js", ""); w.Code != 200 || !strings.Contains(w.Header().Get("Cache-Control"), "immutable") {
 		t.Errorf("asset: %d %v", w.Code, w.Header())
+	} else if csp := w.Header().Get("Content-Security-Policy"); !strings.Contains(csp, "connect-src 'self'") {
+		t.Errorf("asset: a worker under policy %q may not ask the API", csp)
 	}
 	if w := ask(h, "GET", "/favicon.svg", ""); w.Code != 200 || w.Header().Get("Cache-Control") != "no-cache" {
 		t.Errorf("favicon: %d %v", w.Code, w.Header())
