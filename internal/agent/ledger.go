@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tenon-cloud/tenon/internal/durable"
 	"github.com/tenon-cloud/tenon/internal/nodewire"
 )
 
@@ -249,34 +250,12 @@ func (f FileStore) LastBeat() time.Time {
 	return at
 }
 
-// writeDurably replaces a file (0600) by way of a synced temporary one.
+// writeDurably replaces a file (0600) and makes its folder where there is none.
 func writeDurably(path string, raw []byte) error {
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	tmp, err := os.OpenFile(path+".tmp", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = tmp.Write(raw)
-	if err == nil {
-		err = tmp.Sync()
-	}
-	if closeErr := tmp.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
-		return err
-	}
-	if err := os.Rename(path+".tmp", path); err != nil {
-		return err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return durable.WriteFile(path, raw, 0o600)
 }
 
 // MemoryStore is a Store for nodes that are simulated inside one process.

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"time"
+
+	"github.com/tenon-cloud/tenon/internal/durable"
 )
 
 // Identity is what makes a folder's cloud its own; it is kept in its
@@ -46,7 +48,7 @@ func (id Identity) write(folder string) error {
 	if err != nil {
 		return fmt.Errorf("encode identity: %w", err)
 	}
-	return writeFile(filepath.Join(folder, identityFile), append(text, '\n'), 0o644)
+	return durable.WriteFile(filepath.Join(folder, identityFile), append(text, '\n'), 0o644)
 }
 
 // openIdentity reads the state folder's identity or makes a new one. A folder
@@ -76,22 +78,4 @@ func newIdentity(state string) (Identity, error) {
 	}
 	id := Identity{ID: hex.EncodeToString(b[:]), State: state, CreatedAt: time.Now().UTC().Truncate(time.Second)}
 	return id, id.write(state)
-}
-
-// writeFile replaces a file at once: a reader sees the old text or the new.
-func writeFile(path string, text []byte, mode fs.FileMode) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	_, err = tmp.Write(text)
-	if err := errors.Join(err, tmp.Chmod(mode), tmp.Sync(), tmp.Close()); err != nil {
-		_ = os.Remove(tmp.Name())
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	if err := os.Rename(tmp.Name(), path); err != nil {
-		_ = os.Remove(tmp.Name())
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
 }

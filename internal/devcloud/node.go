@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tenon-cloud/tenon/api"
+	"github.com/tenon-cloud/tenon/internal/durable"
 )
 
 // nodeEnv is what every call of tenon-agent needs to know of this cloud.
@@ -41,7 +42,7 @@ func (s *Supervisor) containerdService(ctx context.Context, o Options) (Service,
 		return Service{}, fmt.Errorf("configure containerd: %w", err)
 	}
 	path := filepath.Join(s.Run, "containerd.toml")
-	if err := writeFile(path, text, 0o600); err != nil {
+	if err := durable.WriteFile(path, text, 0o600); err != nil {
 		return Service{}, err
 	}
 	return Service{
@@ -72,7 +73,7 @@ func (s *Supervisor) agentService(o Options, join string) (Service, error) {
 	// process lives.
 	path := filepath.Join(s.Run, "join-token")
 	if join != "" {
-		if err := writeFile(path, []byte(join+"\n"), 0o600); err != nil {
+		if err := durable.WriteFile(path, []byte(join+"\n"), 0o600); err != nil {
 			return Service{}, err
 		}
 	}

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/tenon-cloud/tenon/internal/durable"
 )
 
 // Postgres is this cloud's private server: no TCP, a socket in a folder that
@@ -154,7 +156,7 @@ func (p Postgres) initialise(ctx context.Context) error {
 
 func (p Postgres) writeConfig(name, text string) error {
 	path := filepath.Join(p.Data, name)
-	if err := writeFile(path, []byte(text), 0o600); err != nil {
+	if err := durable.WriteFile(path, []byte(text), 0o600); err != nil {
 		return err
 	}
 	if p.Credential != nil {

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cloud/tenon/internal/durable"
 )
 
 // process is a child, ours or one that outlived an earlier supervisor. The
@@ -120,7 +122,7 @@ func (p process) save(run, name string) error {
 	if err != nil {
 		return fmt.Errorf("encode pid file: %w", err)
 	}
-	return writeFile(pidFile(run, name), append(text, '\n'), 0o600)
+	return durable.WriteFile(pidFile(run, name), append(text, '\n'), 0o600)
 }
 
 func readPid(run, name string) (process, bool) {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/tenon-cloud/tenon/api"
+	"github.com/tenon-cloud/tenon/internal/durable"
 	"github.com/tenon-cloud/tenon/internal/imagebuild"
 )
 
@@ -131,7 +132,7 @@ func (s *Supervisor) up(ctx context.Context, o Options) error {
 
 // startNode makes this machine a node of its own cloud.
 func (s *Supervisor) startNode(ctx context.Context, client *api.Client, o Options, ca string) error {
-	if err := writeFile(s.nodeCA(), []byte(ca), 0o600); err != nil {
+	if err := durable.WriteFile(s.nodeCA(), []byte(ca), 0o600); err != nil {
 		return err
 	}
 	containerd, err := s.containerdService(ctx, o)
@@ -239,7 +240,7 @@ func httpReady(url string) func(context.Context) error {
 func (s *Supervisor) writeEnv(token string) error {
 	path := filepath.Join(s.State, "tenon.env")
 	text := fmt.Sprintf("# Written by each `make run`; source it: . %s\nexport TENON_URL=%s\nexport TENON_TOKEN=%s\n", path, s.URL(), token)
-	if err := writeFile(path, []byte(text), 0o600); err != nil {
+	if err := durable.WriteFile(path, []byte(text), 0o600); err != nil {
 		return err
 	}
 	s.giveToCaller(path)

@@ -16,6 +16,8 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+
+	"github.com/tenon-cloud/tenon/internal/durable"
 )
 
 // Attachment is one guest's place on the bridge.
@@ -97,7 +99,7 @@ func (n *Network) plug(ctx context.Context, a *Attachment) error {
 	if err != nil {
 		return fmt.Errorf("encode attachment: %w", err)
 	}
-	return writeFile(n.attachFile(a.ID), encoded)
+	return durable.WriteFile(n.attachFile(a.ID), encoded, 0o600)
 }
 
 // Detach takes back a guest's address and namespaces; it is idempotent.

@@ -20,6 +20,8 @@ import (
 	"sync"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/tenon-cloud/tenon/internal/durable"
 )
 
 // Config says whose network this is and where it keeps things.
@@ -165,27 +167,5 @@ func (n *Network) savePlan() error {
 	if err != nil {
 		return fmt.Errorf("encode network plan: %w", err)
 	}
-	return writeFile(n.planFile(), raw)
-}
-
-// writeFile replaces a file in one step, so that a crash leaves the old or the new.
-func writeFile(path string, raw []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
-	}
-	defer os.Remove(tmp.Name())
-	if _, err = tmp.Write(raw); err == nil {
-		err = tmp.Sync()
-	}
-	if cerr := tmp.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
-	}
-	return nil
+	return durable.WriteFile(n.planFile(), raw, 0o600)
 }

@@ -16,7 +16,7 @@ const (
 // floors is ARCHITECTURE.md's table: imports only go down. A package's folders
 // below it are on its floor.
 var floors = map[string]int{
-	"internal/cloud": 1, "internal/gpu": 1, "internal/nodewire": 1, "internal/tunnel": 1, "internal/loop": 1,
+	"internal/cloud": 1, "internal/gpu": 1, "internal/nodewire": 1, "internal/tunnel": 1, "internal/loop": 1, "internal/durable": 1,
 	"internal/registry": 1, "internal/imagebuild": 1, "migrations": 1, "api": 1, "web": 1,
 	"internal/placement": 2, "internal/billing": 2, "internal/authz": 2, "internal/postgres": 2,
 	"internal/app": 3, "internal/authn": 3, "internal/scheduler": 3, "internal/lifecycle": 3, "internal/metering": 3, "internal/metrics": 3,

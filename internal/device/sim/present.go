@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	specs "tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/tenon-cloud/tenon/internal/durable"
 )
 
 // cdiKind is the vendor and class of every simulated device.
@@ -27,7 +29,7 @@ func (b *Board) present(owner string, h hold) error {
 	if err := os.MkdirAll(b.cfg.CDIDir, 0o755); err != nil {
 		return fmt.Errorf("make CDI folder: %w", err)
 	}
-	if err := writeFile(b.specPath(owner), raw, 0o644); err != nil {
+	if err := durable.WriteFile(b.specPath(owner), raw, 0o644); err != nil {
 		return fmt.Errorf("write CDI spec: %w", err)
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/tenon-cloud/tenon/internal/durable"
 	"github.com/tenon-cloud/tenon/internal/nodewire"
 )
 
@@ -63,41 +64,10 @@ func (b *Board) save() error {
 	if err := os.MkdirAll(b.cfg.StateDir, 0o700); err != nil {
 		return fmt.Errorf("save simulated board: %w", err)
 	}
-	if err := writeFile(filepath.Join(b.cfg.StateDir, "state.json"), raw, 0o600); err != nil {
+	if err := durable.WriteFile(filepath.Join(b.cfg.StateDir, "state.json"), raw, 0o600); err != nil {
 		return fmt.Errorf("save simulated board: %w", err)
 	}
 	return nil
-}
-
-// writeFile replaces a file so that a crash leaves the old one or the new one.
-func writeFile(path string, raw []byte, mode fs.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(f.Name()) }() // after a rename there is nothing to remove
-	_, err = f.Write(raw)
-	if err == nil {
-		err = f.Chmod(mode)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	err = dir.Sync()
-	return errors.Join(err, dir.Close())
 }
 
 // uuid derives a stable identifier from the state folder's seed.
