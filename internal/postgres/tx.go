@@ -54,8 +54,14 @@ const maxTries = 12
 // in runs f in a transaction and runs it again when it lost a race, so f may
 // run more than once and changes nothing outside but its own results.
 func (db *DB) in(ctx context.Context, pool *pgxpool.Pool, begin string, f func(tx *Tx) error) error {
+	return db.again(ctx, func() ([]string, error) { return once(ctx, pool, begin, f) })
+}
+
+// again runs a transaction until it has not lost a race, and then marks the
+// topics that it gives.
+func (db *DB) again(ctx context.Context, f func() ([]string, error)) error {
 	for try := 1; ; try++ {
-		wakes, err := once(ctx, pool, begin, f)
+		wakes, err := f()
 		if err == nil {
 			db.wakes.mark(wakes...)
 			return nil
@@ -128,24 +134,14 @@ func (db *DB) PipeAPI(ctx context.Context, s Scope, wakes []string, fill func(b 
 	if !s.Org.IsZero() {
 		org = s.Org.UUID().String()
 	}
-	for try := 1; ; try++ {
+	return db.again(ctx, func() ([]string, error) {
 		b := &pgx.Batch{}
 		// Plans are kept: with a name or an id that is null, the server would take
 		// each time's own plan for a better one, and planning costs more than it saves.
 		b.Queue(`SELECT set_config('tenon.org', $1, true), set_config('tenon.operator', $2, true), set_config('plan_cache_mode', 'force_generic_plan', true)`, org, operator)
 		fill(b)
-		err := db.api.SendBatch(ctx, b).Close()
-		if err == nil {
-			db.wakes.mark(wakes...)
-			return nil
-		}
-		if !lostRace(err) || try == maxTries {
-			return away(ctx, err)
-		}
-		if err := backOff(ctx, try); err != nil {
-			return err
-		}
-	}
+		return wakes, db.api.SendBatch(ctx, b).Close()
+	})
 }
 
 func backOff(ctx context.Context, try int) error {
