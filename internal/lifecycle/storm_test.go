@@ -3,7 +3,6 @@ package lifecycle_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -226,7 +225,7 @@ func checkBooks(t *testing.T, w *looptest.World) {
 	}
 	for i := range ran {
 		if ran[i].Instance != charged[i].Instance || !ran[i].From.Equal(charged[i].From) || !ran[i].To.Equal(charged[i].To) {
-			t.Error(fmt.Sprintf("ran %v, charged %v", ran[i], charged[i]))
+			t.Errorf("ran %v, charged %v", ran[i], charged[i])
 		}
 	}
 	if n := looptest.One[int](t, w, `SELECT count(*) FROM usage_correction`); n != 0 {
