@@ -210,9 +210,15 @@ func (r *round) insist(ctx context.Context, what string, call func() error) erro
 	}
 }
 
+// still is how long the same answers must come before they count as rest: a
+// queue whose leader was killed needs a moment to be looked at again.
+const still = 5 * time.Second
+
 // rest waits until nothing is on its way any more and returns what there is.
 func (r *round) rest(ctx context.Context) ([]api.Instance, error) {
 	deadline := time.Now().Add(r.settle)
+	var before string
+	since := time.Now()
 	for {
 		var all []api.Instance
 		err := r.insist(ctx, "list instances", func() (err error) {
@@ -222,18 +228,23 @@ func (r *round) rest(ctx context.Context) ([]api.Instance, error) {
 		if err != nil {
 			return nil, err
 		}
-		moving := 0
+		moving, queued, states := 0, 0, ""
 		for _, i := range all {
+			states += i.ID + i.State
 			switch i.State {
 			case api.StateStarting, api.StateStopping, api.StateDeleting:
 				moving++
 			case api.StateQueued:
+				queued++
 				if len(i.Reasons) == 0 && time.Until(deadline) > r.settle/2 {
 					moving++ // not looked at yet; if it stays so, count says it
 				}
 			}
 		}
-		if moving == 0 {
+		if states != before {
+			before, since = states, time.Now()
+		}
+		if moving == 0 && (queued == 0 || time.Since(since) > still) {
 			return all, nil
 		}
 		if time.Now().After(deadline) {
