@@ -161,16 +161,22 @@ func TestCloseNodeEndsStreamsInUse(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
 	d := openDoor(t, ca, "127.0.0.1:0")
-	started := make(chan struct{}, 8)
 	startNode(t, ca, d.addr, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.(http.Flusher).Flush()
-		started <- struct{}{}
 		<-r.Context().Done()
 	}))
 	eventually(t, "a connection", func() bool { return d.Has(testNode) })
+	req, err := http.NewRequestWithContext(testCtx(t), http.MethodGet, "http://node/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := d.Transport(testNode).RoundTrip(req) // with the answer begun, nothing tries again
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
 	ended := make(chan error, 1)
-	go func() { _, err := get(testCtx(t), d.Transport(testNode), "/"); ended <- err }()
-	<-started
+	go func() { _, err := io.ReadAll(res.Body); ended <- err }()
 	d.CloseNode(testNode)
 	select {
 	case err := <-ended:
