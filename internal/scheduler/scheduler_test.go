@@ -187,7 +187,7 @@ func TestWokenByACreate(t *testing.T) {
 		best = min(best, d)
 	}
 	t.Logf("from the create's commit to a place: %v", took)
-	if best > 250*time.Millisecond {
+	if best > 500*time.Millisecond { // the interval alone gives at least 900
 		t.Errorf("the best of ten took %s: the loop was not woken", best)
 	}
 }
