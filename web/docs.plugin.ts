@@ -15,9 +15,14 @@ function slug(text: string): string {
 /** renderDoc turns one manual page into the module that the docs viewer loads. */
 export function renderDoc(markdown: string) {
   const headings: Heading[] = []
+  let tables = 0
   const marked = new Marked({
     gfm: true,
     renderer: {
+      code({ text, lang }) {
+        const code = text.replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/>/g, '&gt;')
+        return `<pre tabindex="0"><code${lang ? ` class="language-${lang}"` : ''}>${code}\n</code></pre>\n`
+      },
       heading({ tokens, depth, text }) {
         const plain = text.replace(/[`*_]/g, '')
         const id = slug(plain)
@@ -34,7 +39,9 @@ export function renderDoc(markdown: string) {
         const rows = token.rows
           .map((r) => `<tr>${r.map((c) => `<td>${this.parser.parseInline(c.tokens)}</td>`).join('')}</tr>`)
           .join('')
-        return `<div class="doc-table" role="region" aria-label="Table" tabindex="0"><table><thead><tr>${head}</tr></thead><tbody>${rows}</tbody></table></div>`
+        const under = headings.at(-1)?.text ?? 'this page'
+        const name = tables++ ? `Table ${tables}, under ${under}` : `Table, under ${under}`
+        return `<div class="doc-table" role="region" aria-label="${name.replace(/"/g, '&quot;')}" tabindex="0"><table><thead><tr>${head}</tr></thead><tbody>${rows}</tbody></table></div>`
       },
     },
   })

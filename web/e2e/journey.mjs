@@ -4,20 +4,30 @@
  */
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-import { launch, signIn, url } from './browser.mjs'
+import { answer, ask, barriers, bearerOf, launch, signIn, url } from './browser.mjs'
 
 const name = `journey-${Date.now().toString(36)}`
 const minute = 60_000
 let browser
 let page
 const errors = []
+let bearer
+
+/** watch gathers what a page throws and what its content policy forbids. */
+function watch(p) {
+  p.setDefaultTimeout(15_000)
+  p.on('pageerror', (e) => errors.push(e.message))
+  p.on('console', (m) => {
+    if (m.type() === 'error' && /Content.Security.Policy/i.test(m.text())) errors.push(m.text())
+  })
+  return p
+}
 
 before(async () => {
   browser = await launch()
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 } })
-  page = await context.newPage()
-  page.setDefaultTimeout(15_000)
-  page.on('pageerror', (e) => errors.push(e.message))
+  page = watch(await context.newPage())
+  bearer = await bearerOf()
 })
 
 after(async () => {
@@ -58,6 +68,18 @@ test('sign in, create, terminal, logs, stop, delete, usage', { timeout: 10 * min
   await step(t, 'a session outlives a reload', async () => {
     await page.reload()
     await page.getByRole('heading', { name: 'Instances', level: 1 }).waitFor()
+  })
+
+  await step(t, 'a change made elsewhere arrives by itself', async () => {
+    // well before the list would be read again
+    const other = `${name}-other`
+    const body = { name: other, image: 'debian-12', flavor: 'cpu-small', kind: 'container' }
+    await ask(bearer, 'POST', '/v1/projects/default/instances', body)
+    await page.getByRole('link', { name: other }).waitFor({ timeout: 8_000 })
+    await page.getByRole('link', { name: other }).click()
+    await page.getByRole('heading', { name: other, level: 1 }).waitFor()
+    await ask(bearer, 'DELETE', `/v1/projects/default/instances/${other}`)
+    await page.getByRole('heading', { name: 'There is no such instance' }).waitFor({ timeout: minute })
   })
 
   await step(t, 'create with the smallest slice, by need', async () => {
@@ -101,12 +123,99 @@ test('sign in, create, terminal, logs, stop, delete, usage', { timeout: 10 * min
 
   await step(t, 'the fleet shows who holds what', async () => {
     await page.getByRole('link', { name: 'Fleet' }).click()
-    await page.getByRole('button', { name: new RegExp(`^${name}, 1g`) }).waitFor()
+    await page.getByRole('button', { name: new RegExp(`^${name} 1g`) }).waitFor()
+  })
+
+  await step(t, 'another organisation finds nothing here', async () => {
+    const theirs = { email: `${name}@tenon.local`, password: `pass-${name}` }
+    await ask(bearer, 'POST', '/v1/organisations', { name: `org-${name}` })
+    await ask(bearer, 'POST', `/v1/organisations/org-${name}/members`, { ...theirs, role: 'owner' })
+    const foreign = await bearerOf(theirs)
+    await ask(foreign, 'POST', '/v1/projects', { name: 'theirs' })
+    const mine = await ask(bearer, 'GET', `/v1/projects/default/instances/${name}`)
+
+    const refusals = []
+    for (const project of ['default', mine.project_id, 'theirs'])
+      for (const [method, path] of [
+        ['GET', `/instances/${mine.id}`],
+        ['GET', `/instances/${mine.id}/logs?follow=true`],
+        ['GET', `/instances/${mine.id}/exec`],
+        ['POST', `/instances/${mine.id}/exec-tickets`],
+        ['POST', `/instances/${mine.id}/stop`],
+        ['DELETE', `/instances/${mine.id}`],
+        ...(project === 'theirs' ? [] : [['GET', '/events']]),
+      ])
+        refusals.push([path, (await answer(foreign, method, `/v1/projects/${project}${path}`)).status])
+    assert.deepEqual(
+      refusals.filter(([, status]) => status !== 404),
+      [],
+      'every one of them is the same 404',
+    )
+
+    const context = await browser.newContext({ viewport: { width: 1280, height: 900 } })
+    const them = watch(await context.newPage())
+    await signIn(them, theirs)
+    await them.goto(`${url}/projects/theirs/instances/${mine.id}/terminal`)
+    await them.getByRole('heading', { name: 'There is no such instance' }).waitFor()
+    await them.goto(`${url}/projects/default/instances/${name}`)
+    await them.getByRole('heading', { name: 'There is no such project' }).waitFor()
+    await them.goto(`${url}/fleet`)
+    await them.getByRole('heading', { name: 'For operators' }).waitFor()
+    assert.equal(await them.getByRole('link', { name: 'Fleet', exact: true }).count(), 0)
+    await context.close()
+  })
+
+  await step(t, 'on a phone, price and button stay in reach', async () => {
+    const context = await browser.newContext({
+      viewport: { width: 390, height: 844 },
+      isMobile: true,
+      hasTouch: true,
+    })
+    const phone = watch(await context.newPage())
+    await signIn(phone)
+    await phone.goto(`${url}/projects/default/create`)
+    await phone.getByRole('radio', { name: /debian-12/ }).check()
+    await phone
+      .getByRole('radio', { name: /^No GPU/ })
+      .first()
+      .check()
+    await phone.getByLabel('Name', { exact: true }).fill(`${name}-phone`)
+    await phone.getByLabel('Command').fill('sleep 3600')
+    await phone.evaluate(() => scrollTo(0, 0))
+    const create = phone.getByRole('button', { name: 'Create', exact: true })
+    await phone.getByText('Starts now').last().waitFor()
+    const box = await create.boundingBox()
+    assert.ok(box && box.y + box.height <= 844, 'the button is on the screen without scrolling')
+    assert.ok(box.height >= 44, 'and large enough for a finger')
+    const wide = await phone.evaluate(() => document.documentElement.scrollWidth - innerWidth)
+    assert.equal(wide, 0, 'nothing is wider than the screen')
+    await create.tap()
+    await phone.getByRole('heading', { name: `${name}-phone`, level: 1 }).waitFor()
+    await ask(bearer, 'DELETE', `/v1/projects/default/instances/${name}-phone`)
+    await context.close()
+  })
+
+  await step(t, 'no page shuts anyone out', async () => {
+    const found = []
+    const at = `/projects/default/instances/${name}`
+    for (const path of [
+      '/projects/default/instances',
+      '/projects/default/create',
+      at,
+      `${at}/logs`,
+      '/fleet',
+    ]) {
+      await page.goto(url + path)
+      await page.getByRole('heading', { level: 1 }).first().waitFor()
+      await page.waitForFunction(() => !document.querySelector('.shimmer'))
+      for (const b of await barriers(page)) found.push(`${path}: ${b}`)
+    }
+    assert.deepEqual(found, [])
   })
 
   await step(t, 'stop says what is lost, and stops', async () => {
     await page.getByRole('link', { name: 'Instances' }).click()
-    await page.getByRole('link', { name }).click()
+    await page.getByRole('link', { name, exact: true }).click()
     await page.getByRole('button', { name: 'Stop…' }).click()
     const dialog = page.getByRole('dialog')
     await dialog.getByText('Lost').waitFor()
@@ -118,13 +227,16 @@ test('sign in, create, terminal, logs, stop, delete, usage', { timeout: 10 * min
     await page.getByRole('button', { name: 'Delete…' }).click()
     await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click()
     await page.getByRole('heading', { name: 'Instances', level: 1 }).waitFor()
-    await page.getByRole('link', { name }).waitFor({ state: 'detached', timeout: minute })
+    await page.getByRole('link', { name, exact: true }).waitFor({ state: 'detached', timeout: minute })
   })
 
   await step(t, 'its seconds are in the usage', async () => {
     await page.getByRole('link', { name: 'Usage' }).click()
     await page.getByRole('radio', { name: 'Instance' }).check()
-    await page.getByRole('table', { name: 'Usage by instance' }).getByText(name).waitFor({ timeout: minute })
+    await page
+      .getByRole('table', { name: 'Usage by instance' })
+      .getByText(name, { exact: true })
+      .waitFor({ timeout: minute })
   })
 
   await step(t, 'the palette reaches a page by keyboard', async () => {

@@ -11,7 +11,7 @@ const folder = process.argv[2] ?? 'shots'
 const only = process.argv[3]
 const sizes = [
   { name: 'wide', width: 1440, height: 900 },
-  { name: 'narrow', width: 390, height: 844 },
+  { name: 'narrow', width: 390, height: 844, touch: true },
 ]
 
 const browser = await launch()
@@ -78,6 +78,8 @@ for (const size of sizes)
       viewport: { width: size.width, height: size.height },
       colorScheme: theme,
       deviceScaleFactor: 1,
+      hasTouch: Boolean(size.touch),
+      isMobile: Boolean(size.touch),
     })
     const page = await context.newPage()
     const shoot = async (name) => {

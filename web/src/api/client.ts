@@ -16,15 +16,22 @@ export async function authFetch(input: Request): Promise<Response> {
   return send(again, second)
 }
 
+/** A server that has not begun to answer by then counts as away. */
+const answerWithinMs = 20_000
+
 async function send(req: Request, bearer: string): Promise<Response> {
   req.headers.set('Authorization', `Bearer ${bearer}`)
   const org = currentOrg()
   if (org) req.headers.set('Tenon-Org', org)
+  const late = new AbortController()
+  const timer = setTimeout(() => late.abort(), answerWithinMs)
   try {
-    return await fetch(req)
+    return await fetch(req, { signal: AbortSignal.any([req.signal, late.signal]) })
   } catch (e) {
     if (req.signal.aborted) throw e
     throw new ApiProblem(0, {})
+  } finally {
+    clearTimeout(timer) // a stream may go on for as long as it likes
   }
 }
 

@@ -8,7 +8,8 @@ import { ApiProblem, type Schemas } from './problem.ts'
 let access: { token: string; expiresAt: number } | null = null
 let running: Promise<boolean> | null = null
 
-export type SignIn = 'unknown' | 'in' | 'out'
+/** `out` was asked for, or never signed in; `ended` came by itself while a page was open. */
+export type SignIn = 'unknown' | 'in' | 'out' | 'ended'
 export const session = makeStore<SignIn>('unknown')
 
 const orgKey = 'tenon.org'
@@ -35,9 +36,9 @@ function take(s: Schemas['Session']) {
   session.set('in')
 }
 
-function drop() {
+function drop(next: 'out' | 'ended') {
   access = null
-  session.set('out')
+  session.set(next)
 }
 
 async function post(path: string, body?: unknown): Promise<Response> {
@@ -65,7 +66,7 @@ export async function signIn(email: string, password: string): Promise<void> {
 
 export async function signOut(): Promise<void> {
   await post('/v1/auth/logout').catch(() => undefined) // signed out here whatever the server says
-  drop()
+  drop('out')
 }
 
 /** again repeats what got no answer, twice: a rotated cookie is good for a while longer. */
@@ -89,7 +90,8 @@ export function refresh(): Promise<boolean> {
       return true
     }
     if (res.status === 401 || res.status === 403) {
-      drop()
+      const before = session.get()
+      drop(before === 'in' || before === 'ended' ? 'ended' : 'out')
       return false
     }
     throw new ApiProblem(res.status, await res.json().catch(() => ({})))

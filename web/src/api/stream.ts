@@ -1,8 +1,11 @@
 /** One server-sent event. */
 export type Message = { id: string; event: string; data: string }
 
-/** readMessages parses the text form of server-sent events as it arrives. */
-export async function* readMessages(body: ReadableStream<Uint8Array>): AsyncGenerator<Message> {
+/** readMessages parses the text form of server-sent events as it arrives; `beat` hears every sign of life. */
+export async function* readMessages(
+  body: ReadableStream<Uint8Array>,
+  beat?: () => void,
+): AsyncGenerator<Message> {
   const reader = body
     .pipeThrough(new TextDecoderStream() as ReadableWritablePair<string, Uint8Array>)
     .getReader() // the library's type is narrower than the platform's
@@ -13,6 +16,7 @@ export async function* readMessages(body: ReadableStream<Uint8Array>): AsyncGene
     for (;;) {
       const { done, value } = await reader.read()
       if (done) return
+      beat?.()
       buffer += value
       const lines = buffer.split(/\r?\n/)
       buffer = lines.pop() ?? ''
@@ -55,6 +59,12 @@ export type StreamOptions = {
 export const backoff = (failures: number) =>
   Math.min(30_000, 1000 * 2 ** Math.min(failures, 5)) * (0.7 + Math.random() * 0.6)
 
+/** The server says something every 15 seconds; a stream that is silent for longer than this is dead. */
+const silentMs = 40_000
+
+/** A stream that lasted this long was a good one: its end is no failure. */
+const goodMs = 5_000
+
 /**
  * followStream keeps one stream of changes open until it is aborted: resumed by Last-Event-ID, and after
  * an end or a failure opened again, more slowly each time. It ends by itself only when signed out.
@@ -65,11 +75,21 @@ export async function followStream(o: StreamOptions, signal: AbortSignal): Promi
   let lastId = ''
   let failures = 0
   while (!signal.aborted) {
+    let openedAt = 0
+    const one = new AbortController()
+    const end = () => one.abort()
+    signal.addEventListener('abort', end)
+    let silence: ReturnType<typeof setTimeout> | undefined
+    const beat = () => {
+      clearTimeout(silence)
+      silence = setTimeout(end, silentMs)
+    }
     try {
       const bearer = await o.token()
       if (!bearer) return
+      beat()
       const res = await get(o.url, {
-        signal,
+        signal: one.signal,
         headers: {
           Accept: 'text/event-stream',
           Authorization: `Bearer ${bearer}`,
@@ -79,8 +99,9 @@ export async function followStream(o: StreamOptions, signal: AbortSignal): Promi
       })
       if (res.status === 401) o.refused(bearer)
       if (res.ok && res.body) {
+        openedAt = Date.now()
         o.onLive(true)
-        for await (const m of readMessages(res.body)) {
+        for await (const m of readMessages(res.body, beat)) {
           if (m.id) lastId = m.id
           failures = 0
           o.onMessage(m)
@@ -88,9 +109,13 @@ export async function followStream(o: StreamOptions, signal: AbortSignal): Promi
       }
     } catch {
       // aborted, or the network: the loop decides
+    } finally {
+      clearTimeout(silence)
+      signal.removeEventListener('abort', end)
     }
     if (signal.aborted) return
     o.onLive(false)
+    if (openedAt && Date.now() - openedAt > goodMs) failures = 0
     await wait(backoff(failures++), signal)
   }
 }

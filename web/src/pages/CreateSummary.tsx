@@ -5,6 +5,7 @@ import type { ApiProblem } from '~/api/problem.ts'
 import { type CreateForm, toCLI, toCurl } from '~/lib/createform.ts'
 import { formatHourly, formatMiB, formatMonthly, plural, sentence } from '~/lib/format.ts'
 import { gpuWords } from '~/lib/shape.ts'
+import { waitingLines } from '~/lib/waiting.ts'
 import { Button } from '~/ui/Button.tsx'
 import { CodeBlock } from '~/ui/CopyButton.tsx'
 import { cx } from '~/ui/cx.ts'
@@ -40,80 +41,104 @@ export function CreateSummary({
   const [code, setCode] = useState(false)
   const price = dry?.price_per_hour_micros ?? flavor?.price_per_hour_micros
   const currency = dry?.currency ?? flavor?.currency
+  const reason = missing ?? (refused && refused.status > 0 ? refused.message : null)
   return (
-    <aside
-      aria-label="Summary"
-      className="min-w-0 rounded-box border border-line bg-raised lg:sticky lg:top-5"
-    >
-      <div className="border-b border-line px-4 py-3">
-        <p className="truncate text-14 font-semibold">{form.name || 'Unnamed'}</p>
-        <p className="truncate text-12 text-fg3">Project {project}</p>
-      </div>
-      <div className="flex flex-col gap-4 p-4">
-        <Facts
-          items={[
-            ['Image', form.image || 'Not chosen'],
-            ['GPU', flavor ? gpuWords(flavor) : 'Not chosen'],
-            flavor && ['Host', `${flavor.vcpu} vCPU · ${formatMiB(flavor.memory_mib)}`],
-            flavor && ['Disk', formatMiB(flavor.disk_mib)],
-          ]}
-        />
-        {flavor && (
-          <div>
-            {price === undefined ? (
-              <p className="text-13 text-fg2">A price is missing, so it is not charged.</p>
-            ) : (
+    <>
+      <aside
+        aria-label="Summary"
+        className="min-w-0 rounded-box border border-line bg-raised lg:sticky lg:top-5"
+      >
+        <div className="border-b border-line px-4 py-3">
+          <p className="truncate text-14 font-semibold">{form.name || 'Unnamed'}</p>
+          <p className="truncate text-12 text-fg3">Project {project}</p>
+        </div>
+        <div className="flex flex-col gap-4 p-4">
+          <Facts
+            items={[
+              ['Image', form.image || 'Not chosen'],
+              ['GPU', flavor ? gpuWords(flavor) : 'Not chosen'],
+              flavor && ['Host', `${flavor.vcpu} vCPU · ${formatMiB(flavor.memory_mib)}`],
+              flavor && ['Disk', formatMiB(flavor.disk_mib)],
+            ]}
+          />
+          {flavor && (
+            <div>
+              {price === undefined ? (
+                <p className="text-13 text-fg2">A price is missing, so it is not charged.</p>
+              ) : (
+                <>
+                  <p className="text-20 font-semibold tracking-tight">{formatHourly(price, currency)}</p>
+                  <p className="text-12 text-fg3">
+                    while it runs, by the second · about {formatMonthly(price, currency)} a month
+                  </p>
+                </>
+              )}
+            </div>
+          )}
+          <div aria-live="polite" className={cx('min-h-5 text-13', !fresh && 'opacity-60')}>
+            {refused ? (
+              <Refusal p={refused} />
+            ) : dry ? (
+              <Outcome dry={dry} gpus={flavor?.gpu_count ?? 0} />
+            ) : flavor && form.image ? (
+              <span className="text-fg3">Asking for a place…</span>
+            ) : null}
+          </div>
+          {failure && (
+            <Notice tone="red" requestId={failure.requestId}>
+              <p className="font-medium">{failure.title}</p>
+              {failureLines.length ? failureLines.map((l) => <p key={l}>{l}</p>) : <p>{failure.message}</p>}
+              {failure.hint && <p className="text-fg2">{failure.hint}</p>}
+            </Notice>
+          )}
+          <Button type="submit" look="primary" busy={busy} reason={reason} className="w-full max-lg:hidden">
+            Create <Kbd>{/Mac/.test(navigator.userAgent) ? '⌘↵' : 'Ctrl ↵'}</Kbd>
+          </Button>
+          {missing && <p className="-mt-2 text-12 text-fg3 max-lg:hidden">{missing}.</p>}
+          <button type="button" className="link -mt-1 self-start text-12" onClick={() => setCode(true)}>
+            The same as a command or a request
+          </button>
+        </div>
+        <Dialog open={code} onClose={() => setCode(false)} title="The same, without the console" wide>
+          <div className="flex flex-col gap-4">
+            <div>
+              <h3 className="mb-1.5 font-medium text-fg">Command line</h3>
+              <CodeBlock label="Command" text={toCLI(form, project)} />
+            </div>
+            <div>
+              <h3 className="mb-1.5 font-medium text-fg">curl</h3>
+              <CodeBlock label="Request" text={toCurl(form, project, location.origin)} />
+            </div>
+          </div>
+        </Dialog>
+      </aside>
+      <div className="sticky bottom-0 z-20 -mx-4 flex items-center gap-3 border-t border-line-strong bg-page px-4 pt-2.5 pb-[max(10px,env(safe-area-inset-bottom))] md:-mx-6 md:px-6 lg:hidden">
+        <div className="min-w-0 flex-1">
+          <p className="text-14 leading-5 font-semibold tabular-nums">
+            {flavor && price !== undefined
+              ? formatHourly(price, currency)
+              : flavor
+                ? 'Not priced'
+                : 'No GPU chosen'}
+          </p>
+          <p className="flex items-center gap-1.5 text-12 text-fg2">
+            {reason ? (
+              <span className="truncate">{reason}</span>
+            ) : dry ? (
               <>
-                <p className="text-20 font-semibold tracking-tight">{formatHourly(price, currency)}</p>
-                <p className="text-12 text-fg3">
-                  while it runs, by the second · about {formatMonthly(price, currency)} a month
-                </p>
+                <StatusShape tone={dry.starts_now ? 'green' : 'amber'} />
+                {dry.starts_now ? 'Starts now' : 'Waits in the queue'}
               </>
+            ) : (
+              'Asking for a place…'
             )}
-          </div>
-        )}
-        <div aria-live="polite" className={cx('min-h-5 text-13', !fresh && 'opacity-60')}>
-          {refused ? (
-            <Refusal p={refused} />
-          ) : dry ? (
-            <Outcome dry={dry} gpus={flavor?.gpu_count ?? 0} />
-          ) : flavor && form.image ? (
-            <span className="text-fg3">Asking for a place…</span>
-          ) : null}
+          </p>
         </div>
-        {failure && (
-          <Notice tone="red" requestId={failure.requestId}>
-            <p className="font-medium">{failure.title}</p>
-            {failureLines.length ? failureLines.map((l) => <p key={l}>{l}</p>) : <p>{failure.message}</p>}
-            {failure.hint && <p className="text-fg2">{failure.hint}</p>}
-          </Notice>
-        )}
-        <Button
-          type="submit"
-          look="primary"
-          busy={busy}
-          reason={missing ?? (refused && refused.status > 0 ? refused.message : null)}
-          className="w-full"
-        >
-          Create <Kbd>{/Mac/.test(navigator.userAgent) ? '⌘↵' : 'Ctrl ↵'}</Kbd>
+        <Button type="submit" look="primary" busy={busy} reason={reason} className="min-w-28">
+          Create
         </Button>
-        <button type="button" className="link -mt-1 self-start text-12" onClick={() => setCode(true)}>
-          The same as a command or a request
-        </button>
       </div>
-      <Dialog open={code} onClose={() => setCode(false)} title="The same, without the console" wide>
-        <div className="flex flex-col gap-4">
-          <div>
-            <h3 className="mb-1.5 font-medium text-fg">Command line</h3>
-            <CodeBlock label="Command" text={toCLI(form, project)} />
-          </div>
-          <div>
-            <h3 className="mb-1.5 font-medium text-fg">curl</h3>
-            <CodeBlock label="Request" text={toCurl(form, project, location.origin)} />
-          </div>
-        </div>
-      </Dialog>
-    </aside>
+    </>
   )
 }
 
@@ -135,9 +160,9 @@ function Outcome({ dry, gpus }: { dry: DryRunResult; gpus: number }) {
       </span>
       <div className="min-w-0">
         <p>Waits in the queue{dry.ahead > 0 && ` behind ${plural(dry.ahead, 'instance')}`}</p>
-        {dry.reasons?.map((r) => (
-          <p key={r.reason} className="text-12 text-fg3">
-            {sentence(r.message || r.reason.replaceAll('_', ' '))}
+        {waitingLines(dry.reasons ?? []).map((l) => (
+          <p key={l.reason} className={cx('text-12', l.help ? 'text-fg2' : 'text-fg3')}>
+            {l.text}.{l.help && ` ${l.help}`}
           </p>
         ))}
       </div>

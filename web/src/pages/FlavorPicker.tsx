@@ -125,9 +125,10 @@ function FlavorRow({
           formatHourly(f.price_per_hour_micros, f.currency)
         )}
       </span>
-      <span className="truncate text-12 text-fg3 xl:order-2">
+      <span className="text-12 text-fg3 xl:order-2 xl:truncate">
         {memory}
-        {hostWords(f)} · {f.name}
+        {hostWords(f)}
+        <span className="hidden sm:inline"> · {f.name}</span>
       </span>
       <span className="flex items-center gap-1.5 justify-self-end text-12 text-fg2 tabular-nums xl:order-4">
         <StatusShape tone={f.free_now > 0 ? 'green' : 'amber'} />

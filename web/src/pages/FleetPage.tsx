@@ -1,6 +1,6 @@
 import { useQuery, useSuspenseQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useSearch } from '@tanstack/react-router'
-import { useState } from 'react'
+import { useMemo, useState } from 'react'
 import { capacityQuery, gpuMetricsQuery, gpusQuery, nodesQuery, pricesQuery } from '~/api/fleet.ts'
 import { meQuery } from '~/api/me.ts'
 import { failureOf } from '~/api/problem.ts'
@@ -32,6 +32,12 @@ export function FleetPage() {
   const capacity = useQuery({ ...capacityQuery, enabled: me.user.operator })
   const [adding, setAdding] = useState(false)
   const now = useNow(5)
+  const gpusByNode = useMemo(() => gpus.data && Object.groupBy(gpus.data, (g) => g.node_id), [gpus.data])
+  const skus = useMemo(() => pricesBySKU(prices.data ?? []), [prices.data])
+  const percent = useMemo(
+    () => new Map((metrics.data?.items ?? []).map((m) => [m.gpu_id, m.percent])),
+    [metrics.data],
+  )
 
   if (!me.user.operator)
     return (
@@ -50,8 +56,6 @@ export function FleetPage() {
   const tenants = [
     ...new Set((gpus.data ?? []).flatMap((g) => g.claims.map((c) => c.organisation || 'unknown'))),
   ].sort()
-  const percent = new Map((metrics.data?.items ?? []).map((m) => [m.gpu_id, m.percent]))
-  const skus = pricesBySKU(prices.data ?? [])
   const stale =
     (nodes.error && nodes.data ? nodes.dataUpdatedAt : null) ??
     (gpus.error && gpus.data ? gpus.dataUpdatedAt : null)
@@ -118,10 +122,11 @@ export function FleetPage() {
                     <NodePanel
                       key={n.id}
                       node={n}
-                      gpus={gpus.data?.filter((g) => g.node_id === n.id)}
+                      gpus={gpusByNode && (gpusByNode[n.id] ?? [])}
                       lens={lens}
                       percent={percent}
                       prices={skus}
+                      lazy={(nodes.data?.length ?? 0) > 24}
                     />
                   ))}
                 </section>

@@ -121,7 +121,7 @@ export function InstanceCreatePage() {
         ref={formElement}
         onSubmit={submit}
         noValidate
-        className="grid items-start gap-6 lg:grid-cols-[minmax(0,1fr)_340px]"
+        className="flex flex-col gap-6 lg:grid lg:grid-cols-[minmax(0,1fr)_340px] lg:items-start"
       >
         <div className="flex min-w-0 flex-col gap-8">
           <Part title="Image" note="What it runs">
@@ -191,7 +191,7 @@ export function InstanceCreatePage() {
           refused={refused}
           fresh={!dry.isPlaceholderData}
           missing={missing}
-          failure={create.error ? failureOf(create.error, 'create it') : null}
+          failure={create.error && rejected?.status !== 401 ? failureOf(create.error, 'create it') : null}
           failureLines={rejected && create.error ? rejected.rest(shownFields) : []}
           busy={create.isPending}
         />

@@ -5,6 +5,7 @@ import { useNow } from '~/lib/clock.ts'
 import { formatHourly, formatMiB, formatMonthly, sentence } from '~/lib/format.ts'
 import { stretchesOf } from '~/lib/ribbon.ts'
 import { gpuWords } from '~/lib/shape.ts'
+import { waitingLines } from '~/lib/waiting.ts'
 import { CopyLine } from '~/ui/CopyButton.tsx'
 import { Facts, Panel } from '~/ui/Layout.tsx'
 import { SliceStrip } from '~/ui/SliceStrip.tsx'
@@ -36,21 +37,29 @@ export function InstanceOverview() {
 
 /** Happening says why it waits, how far it is, or why it ended. */
 function Happening({ i, project }: { i: Instance; project: string }) {
+  const never = i.reason === 'never_fits'
   if (i.state === 'queued')
     return (
       <Notice tone="amber">
         <p className="font-medium">
-          {(i.reasons ?? []).length > 0 ? 'Waits for a place' : sentence(i.message || 'waits for a place')}
+          {never ? 'No node of its pool could ever take it' : 'Waiting for a place'}
         </p>
-        {(i.reasons ?? []).length > 0 && (
-          <ul className="mt-1 list-disc pl-4 text-fg2">
-            {i.reasons?.map((r) => (
-              <li key={r.reason}>{sentence(r.message || r.reason.replaceAll('_', ' '))}</li>
+        {i.reasons?.length ? (
+          <ul aria-label="Why it waits" className="mt-1 flex flex-col gap-1">
+            {waitingLines(i.reasons).map((l) => (
+              <li key={l.reason} className={l.help ? undefined : 'text-fg3'}>
+                {l.text}.{l.help && <span className="text-fg2"> {l.help}</span>}
+              </li>
             ))}
           </ul>
+        ) : (
+          i.message && <p>{sentence(i.message)}.</p>
         )}
         <p className="mt-1 text-fg2">
-          Nothing is charged while it waits. It starts by itself when a place is free.
+          Nothing is charged while it waits.
+          {never
+            ? ' Delete it and choose a smaller shape, or ask an operator for a larger node.'
+            : ' It starts by itself when a place is free.'}
         </p>
       </Notice>
     )
@@ -183,16 +192,7 @@ function About({ i }: { i: Instance }) {
             'The image’s own'
           ),
         ],
-        env.length > 0 && [
-          'Environment',
-          <ul key="env" className="font-mono text-12 break-all">
-            {env.map(([k, v]) => (
-              <li key={k}>
-                {k}={v}
-              </li>
-            ))}
-          </ul>,
-        ],
+        env.length > 0 && ['Environment', <Environment key="env" env={env} />],
         ['Node', i.node || 'None now'],
         [
           'Address',
@@ -205,5 +205,21 @@ function About({ i }: { i: Instance }) {
         ],
       ]}
     />
+  )
+}
+
+/** Environment scrolls by itself when there is much of it. */
+function Environment({ env }: { env: readonly (readonly [string, string])[] }) {
+  return (
+    <section aria-label="Environment">
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a scrolling region must be reachable by keyboard */}
+      <ul tabIndex={0} className="max-h-60 overflow-y-auto font-mono text-12 break-all">
+        {env.map(([k, v]) => (
+          <li key={k}>
+            {k}={v}
+          </li>
+        ))}
+      </ul>
+    </section>
   )
 }

@@ -35,11 +35,12 @@ export function InstancePage() {
       </Link>
     </nav>
   )
-  if (error && !i)
+  const gone = isNotFound(error) // also when it was there a moment ago
+  if (error && (!i || gone))
     return (
       <Page title={ref} above={crumb}>
         <Panel>
-          {isNotFound(error) ? (
+          {gone ? (
             <Empty
               icon="search"
               title="There is no such instance"
@@ -53,7 +54,7 @@ export function InstancePage() {
                 </Link>
               }
             >
-              “{ref}” does not exist in this project, or was deleted.
+              “{ref}” does not exist in this project, or was deleted. What it cost stays in the usage.
             </Empty>
           ) : (
             <ErrorState

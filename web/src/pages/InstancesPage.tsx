@@ -3,13 +3,13 @@ import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { useMemo, useState } from 'react'
 import { live } from '~/api/events.ts'
 import { type Instance, instancesQuery } from '~/api/instance.ts'
-import { flavorsQuery } from '~/api/offer.ts'
 import { failureOf } from '~/api/problem.ts'
 import { useNow } from '~/lib/clock.ts'
 import { formatHourly, plural, sentence } from '~/lib/format.ts'
 import { type InstanceState, instanceStates, stateWord } from '~/lib/instancestate.ts'
 import { gpuShort } from '~/lib/shape.ts'
 import { useTitle } from '~/lib/title.ts'
+import { waitingShort } from '~/lib/waiting.ts'
 import { Button, buttonClass } from '~/ui/Button.tsx'
 import { SearchField, SelectField } from '~/ui/Field.tsx'
 import { Icon } from '~/ui/Icon.tsx'
@@ -25,15 +25,21 @@ const columns: Column<Instance>[] = [
   {
     id: 'name',
     header: 'Name',
+    growNarrow: true,
     cell: (i) => (
-      <Link
-        to="/projects/$project/instances/$instance"
-        params={{ project: i.project, instance: i.name }}
-        title={i.name}
-        className="block max-w-[46vw] truncate font-medium text-fg no-underline hover:text-accent-ink sm:max-w-56 xl:max-w-72"
-      >
-        {i.name}
-      </Link>
+      <>
+        <Link
+          to="/projects/$project/instances/$instance"
+          params={{ project: i.project, instance: i.name }}
+          title={i.name}
+          className="block truncate font-medium text-fg no-underline hover:text-accent-ink sm:max-w-56 xl:max-w-72"
+        >
+          {i.name}
+        </Link>
+        <span className="block truncate text-12 leading-4 text-fg3 sm:hidden">
+          {gpuShort(i)} · <Price instance={i} />
+        </span>
+      </>
     ),
   },
   { id: 'state', header: 'State', cell: (i) => <InstancePill instance={i} /> },
@@ -55,8 +61,8 @@ const columns: Column<Instance>[] = [
     grow: true,
     from: 'xl',
     cell: (i) => (
-      <span className="text-fg3" title={i.message}>
-        {i.state === 'running' ? i.address : sentence(i.message ?? '')}
+      <span className="text-fg3" title={noteOf(i)}>
+        {noteOf(i)}
       </span>
     ),
   },
@@ -67,18 +73,26 @@ const columns: Column<Instance>[] = [
     from: 'sm',
     cell: (i) => <Price instance={i} />,
   },
-  { id: 'age', header: 'Created', align: 'right', cell: (i) => <Ago at={i.created_at} /> },
+  { id: 'age', header: 'Created', align: 'right', from: 'sm', cell: (i) => <Ago at={i.created_at} /> },
 ]
 
-/** Price is what the instance costs while it runs; a list tells it by the flavor, which never changes. */
+/** noteOf is what one wants to know next: where it is reached, what it waits for, or why it ended. */
+function noteOf(i: Instance): string {
+  if (i.state === 'running') return i.address ?? ''
+  if (i.state === 'queued') return waitingShort(i.reasons ?? [])
+  const code =
+    i.exit_code === undefined || i.message?.includes(`${i.exit_code}`) ? '' : `exit code ${i.exit_code}`
+  return [sentence(i.message ?? ''), code].filter(Boolean).join(', ')
+}
+
+/** Price is what the instance costs while it runs. */
 function Price({ instance: i }: { instance: Instance }) {
-  const flavor = useQuery(flavorsQuery).data?.find((f) => f.id === i.flavor_id)
-  const price = i.price_per_hour_micros ?? flavor?.price_per_hour_micros
+  const price = i.price_per_hour_micros
   if (price === undefined) return <span className="text-fg3">–</span>
   const now = i.state === 'running'
   return (
     <span className={now ? undefined : 'text-fg3'} title={now ? 'Charged now' : 'Charged only while it runs'}>
-      {formatHourly(price, i.currency ?? flavor?.currency)}
+      {formatHourly(price, i.currency)}
     </span>
   )
 }
@@ -118,7 +132,12 @@ export function InstancesPage() {
         data && data.length > 0 ? (
           <span>
             {plural(data.length, 'instance')}, {count('running')} running
-            {following === 'down' && <span className="text-fg3"> · updates every 20 s</span>}
+            {following === 'down' && (
+              <span role="status" className="text-amber">
+                {' '}
+                · live updates are interrupted, read every 20 s
+              </span>
+            )}
           </span>
         ) : undefined
       }
@@ -158,14 +177,14 @@ export function InstancesPage() {
             <SearchField
               label="Search instances"
               placeholder="Search"
-              className="w-full sm:w-64"
+              className="min-w-0 flex-1 sm:w-64 sm:flex-none"
               value={q ?? ''}
               onChange={(e) => search({ q: e.target.value || undefined })}
             />
             <SelectField
               label="State"
               hideLabel
-              className="w-40"
+              className="w-32 sm:w-40"
               value={state ?? ''}
               onChange={(e) => search({ state: instanceStates.find((s) => s === e.target.value) })}
             >
@@ -178,7 +197,7 @@ export function InstancesPage() {
                   </option>
                 ))}
             </SelectField>
-            <span className="flex-1" />
+            <span className="hidden flex-1 sm:block" />
             {chosen.length > 0 && (
               <div role="toolbar" aria-label="Selected instances" className="flex items-center gap-2">
                 <span className="text-13 text-fg2">{chosen.length} selected</span>

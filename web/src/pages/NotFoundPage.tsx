@@ -7,7 +7,8 @@ import { Empty, ErrorState } from '~/ui/State.tsx'
 export function NotFoundPage() {
   useTitle('Not found')
   return (
-    <main className="mx-auto max-w-xl pt-[12vh]">
+    <div className="mx-auto max-w-xl pt-[12vh]">
+      <h1 className="sr-only">Not found</h1>
       <Empty
         icon="search"
         title="There is no such page"
@@ -19,7 +20,7 @@ export function NotFoundPage() {
       >
         The address may be mistyped, or what was here is gone.
       </Empty>
-    </main>
+    </div>
   )
 }
 

@@ -190,13 +190,16 @@ export function useShortcuts() {
   useEffect(() => {
     let afterG = 0
     const onKey = (e: globalThis.KeyboardEvent) => {
+      const el = e.target instanceof HTMLElement ? e.target : null
+      const inTerminal = Boolean(el?.closest('.xterm'))
       if ((e.metaKey || e.ctrlKey) && e.key.toLowerCase() === 'k') {
+        if (inTerminal && !e.metaKey) return // Ctrl K is the shell's own
         e.preventDefault()
         palette.set(!palette.get())
         return
       }
-      const el = e.target instanceof HTMLElement ? e.target : null
       if (e.metaKey || e.ctrlKey || e.altKey || palette.get() || help.get()) return
+      if (document.querySelector('[role=dialog], [role=alertdialog]')) return
       if (el?.closest('input, textarea, select, [contenteditable], .xterm, [role=menu]')) return
       const params = { project }
       if (Date.now() - afterG < 1200) {

@@ -13,6 +13,7 @@ import { Kbd } from '~/ui/Layout.tsx'
 import { Mark } from '~/ui/Mark.tsx'
 import { Menu, type MenuItem } from '~/ui/Menu.tsx'
 import { openHelp, openPalette, Palette, ShortcutHelp, useShortcuts } from './Palette.tsx'
+import { SessionEnded } from './SessionEnded.tsx'
 
 /** useProject is the project in the address, or the one that was open last. */
 export function useProject(): string {
@@ -23,7 +24,7 @@ export function useProject(): string {
 }
 
 const itemClass =
-  'quick flex h-8 items-center gap-2.5 rounded-control px-2.5 text-13 text-fg2 no-underline hover:bg-sunken hover:text-fg aria-[current=page]:bg-sunken aria-[current=page]:font-medium aria-[current=page]:text-fg [&[aria-current=page]>svg]:text-accent-ink'
+  'quick flex h-8 items-center gap-2.5 rounded-control px-2.5 text-13 text-fg2 no-underline pointer-coarse:h-11 hover:bg-sunken hover:text-fg aria-[current=page]:bg-sunken aria-[current=page]:font-medium aria-[current=page]:text-fg [&[aria-current=page]>svg]:text-accent-ink'
 
 function Group({ label, children }: { label: string; children: React.ReactNode }) {
   return (
@@ -126,14 +127,17 @@ function ProjectSwitcher({ onNavigate }: { onNavigate?: () => void }) {
       trigger={
         <button
           type="button"
-          aria-label={`Project ${shown?.name ?? project}, organisation ${me.organisation.name}: switch`}
           className="quick flex w-full items-center gap-2 rounded-control border border-line bg-raised px-2.5 py-1.5 text-left hover:border-line-strong"
         >
           <span className="min-w-0 flex-1">
             <span className="block truncate text-13 leading-4 font-medium">
+              <span className="sr-only">Project </span>
               {shown?.display_name || project}
             </span>
-            <span className="block truncate text-12 text-fg3">{me.organisation.name}</span>
+            <span className="block truncate text-12 text-fg3">
+              <span className="sr-only">of organisation </span>
+              {me.organisation.name}
+            </span>
           </span>
           <Icon name="chevron" size={14} />
         </button>
@@ -178,11 +182,13 @@ function UserMenu() {
       trigger={
         <button
           type="button"
-          aria-label={`Account: ${me.user.email}`}
           className="quick flex w-full items-center gap-2.5 rounded-control px-2.5 py-1.5 text-left text-13 text-fg2 hover:bg-sunken hover:text-fg"
         >
           <Icon name="user" />
-          <span className="min-w-0 flex-1 truncate">{me.user.name || me.user.email}</span>
+          <span className="min-w-0 flex-1 truncate">
+            <span className="sr-only">Account: </span>
+            {me.user.name || me.user.email}
+          </span>
         </button>
       }
     />
@@ -257,6 +263,7 @@ export function Shell({ children }: { children?: React.ReactNode }) {
         <Side onNavigate={() => setDrawer(false)} />
       </Drawer>
       <main id="content" className="min-w-0">
+        <SessionEnded />
         {children ?? <Outlet />}
       </main>
       <Palette />

@@ -4,6 +4,7 @@ import '@xterm/xterm/css/xterm.css'
 import { useEffect, useRef, useState } from 'react'
 import { failureOf } from '~/api/problem.ts'
 import { openTerminal, type TerminalEnd, type TerminalLink } from '~/api/terminal.ts'
+import { sentence } from '~/lib/format.ts'
 import { useTheme } from '~/lib/theme.ts'
 import { Button } from '~/ui/Button.tsx'
 import { StatusPill, type Tone } from '~/ui/StatusPill.tsx'
@@ -19,7 +20,7 @@ function wordsOf(s: State): { tone: Tone; text: string } {
     case 'exit':
       return { tone: s.code === 0 ? 'grey' : 'red', text: `The shell ended with exit code ${s.code}` }
     case 'error':
-      return { tone: 'red', text: s.message }
+      return { tone: 'red', text: sentence(s.message) }
     case 'lost':
       return { tone: 'red', text: s.reason ? `Disconnected: ${s.reason}` : 'Disconnected' }
   }
@@ -66,6 +67,8 @@ export default function TerminalView({ project, instance }: { project: string; i
       screenReaderMode: true,
       theme: colours(),
     })
+    // Tab belongs to the shell; Shift Tab leads out again, so that the keyboard is never caught
+    t.attachCustomKeyEventHandler((e) => !(e.key === 'Tab' && e.shiftKey))
     const fit = new FitAddon()
     t.loadAddon(fit)
     t.open(el)
@@ -131,7 +134,7 @@ export default function TerminalView({ project, instance }: { project: string; i
       </div>
       <p className="mt-2 text-12 text-fg3">
         The shell runs inside the container, within its limits. What it writes is gone when the instance
-        stops.
+        stops. <span className="pointer-coarse:hidden">Shift Tab leaves the terminal.</span>
       </p>
     </section>
   )

@@ -176,6 +176,9 @@ const gpuRoute = createRoute({
   component: lazyRouteComponent(() => import('~/pages/GPUPage.tsx'), 'GPUPage'),
 })
 
+/** Any other address: said inside the console, with the way back beside it. */
+const lostRoute = createRoute({ getParentRoute: () => appRoute, path: '$', component: NotFoundPage })
+
 const docsRoute = createRoute({
   getParentRoute: () => rootRoute,
   path: '/docs',
@@ -212,6 +215,7 @@ const routeTree = rootRoute.addChildren([
     tokensRoute,
     fleetRoute,
     gpuRoute,
+    lostRoute,
   ]),
 ])
 

@@ -16,7 +16,9 @@ const looks: Record<ButtonLook, string> = {
 export function buttonClass(look: ButtonLook = 'secondary', small = false): string {
   return cx(
     'quick inline-flex items-center justify-center gap-1.5 whitespace-nowrap rounded-control border select-none no-underline',
-    small ? 'h-7 px-2 text-12' : 'h-8 px-3 text-13',
+    small
+      ? 'h-7 px-2 text-12 pointer-coarse:h-9 pointer-coarse:px-3'
+      : 'h-8 px-3 text-13 pointer-coarse:h-11',
     looks[look],
   )
 }
@@ -82,7 +84,7 @@ export function IconButton({
       title={label}
       className={cx(
         'quick inline-flex items-center justify-center rounded-control text-fg3 hover:bg-sunken hover:text-fg',
-        small ? 'size-6' : 'size-8',
+        small ? 'size-6 pointer-coarse:size-9' : 'size-8 pointer-coarse:size-11',
         className,
       )}
     >

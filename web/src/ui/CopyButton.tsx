@@ -33,7 +33,7 @@ export function CopyButton({
       aria-label={label}
       title={done === 'blocked' ? 'The browser blocks the clipboard here: select and copy by hand' : label}
       className={cx(
-        'quick inline-flex size-6 shrink-0 items-center justify-center rounded-[5px] hover:bg-sunken',
+        'quick inline-flex size-6 shrink-0 pointer-coarse:size-9 items-center justify-center rounded-[5px] hover:bg-sunken',
         done === 'copied' ? 'text-green' : 'text-fg3 hover:text-fg',
         className,
       )}

@@ -1,5 +1,5 @@
 import { Dialog as Base } from '@base-ui/react/dialog'
-import type { ReactNode } from 'react'
+import { type ReactNode, useRef } from 'react'
 import { IconButton } from './Button.tsx'
 import { cx } from './cx.ts'
 
@@ -19,11 +19,17 @@ export function Dialog({
   actions?: ReactNode
   wide?: boolean
 }) {
+  const before = useRef<HTMLElement | null>(null)
+  const was = useRef(false)
+  if (open && !was.current && document.activeElement instanceof HTMLElement)
+    before.current = document.activeElement
+  was.current = open
   return (
     <Base.Root open={open} onOpenChange={(o) => !o && onClose()}>
       <Base.Portal>
         <Base.Backdrop className="quick fixed inset-0 z-40 bg-[var(--scrim)] data-[starting-style]:opacity-0" />
         <Base.Popup
+          finalFocus={before}
           className={cx(
             'quick fixed top-[12vh] left-1/2 z-50 flex max-h-[76dvh] w-[calc(100vw-32px)] -translate-x-1/2 flex-col rounded-box border border-line-strong bg-raised data-[starting-style]:opacity-0',
             wide ? 'max-w-2xl' : 'max-w-md',

@@ -11,7 +11,7 @@ import { Icon } from './Icon.tsx'
 const box =
   'quick w-full rounded-control border bg-raised text-13 text-fg outline-offset-0 hover:border-fg3 aria-invalid:border-red'
 
-export const inputClass = cx(box, 'h-8 border-line-strong px-2.5')
+export const inputClass = cx(box, 'h-8 border-line-strong px-2.5 pointer-coarse:h-11 pointer-coarse:text-16')
 
 type Frame = {
   label: string
@@ -99,7 +99,7 @@ export function TextArea({
           spellCheck={false}
           {...rest}
           {...a}
-          className={cx(box, 'border-line-strong px-2.5 py-1.5 font-mono text-12')}
+          className={cx(box, 'border-line-strong px-2.5 py-1.5 font-mono text-12 pointer-coarse:text-16')}
         />
       )}
     </Labelled>

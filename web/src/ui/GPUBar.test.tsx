@@ -42,5 +42,5 @@ test('arrows walk the cells, and one cell at a time is in the tab order', () => 
   fireEvent.keyDown(cells[0] as HTMLElement, { key: 'ArrowRight' }) // there are seven
   expect(document.activeElement?.getAttribute('aria-label')).toBe('Free, slice 2')
   fireEvent.keyDown(document.activeElement as HTMLElement, { key: 'Home' }) // a cell has the focus
-  expect(document.activeElement?.getAttribute('aria-label')).toBe('train-1, 2g.20gb, of acme, 40 % busy')
+  expect(document.activeElement?.getAttribute('aria-label')).toBe('train-1 2g.20gb, of acme, 40 % busy')
 })

@@ -60,7 +60,7 @@ function wordsOf(s: Segment): string {
   }
   const h = s.hold
   const busy = h.percent == null ? '' : `, ${Math.round(h.percent)} % busy`
-  return `${h.instance}, ${h.profileName}, of ${h.tenant}${busy}`
+  return `${h.instance} ${h.profileName}, of ${h.tenant}${busy}`
 }
 
 /**
@@ -168,13 +168,14 @@ function looksOf(s: Segment, lens: Lens, state: string): Record<string, string> 
 function Label({ hold, size }: { hold: Hold; size: 8 | 20 | 48 }) {
   if (size === 20)
     return (
-      <span className="hidden truncate px-1.5 text-[11px] leading-5 font-medium @min-[34px]:block">
-        {hold.instance}
+      <span className="hidden gap-1.5 px-1.5 text-[11px] leading-5 @min-[48px]:flex">
+        <span className="min-w-0 truncate font-medium">{hold.instance}</span>{' '}
+        <span className="hidden shrink-0 opacity-85 @min-[104px]:inline">{hold.profileName}</span>
       </span>
     )
   return (
     <span className="hidden h-full flex-col justify-center px-2 leading-4 @min-[40px]:flex">
-      <span className="truncate text-12 font-semibold">{hold.instance}</span>
+      <span className="truncate text-12 font-semibold">{hold.instance}</span>{' '}
       <span className="truncate text-[11px] opacity-80">
         {hold.profileName}
         {hold.percent != null && ` · ${Math.round(hold.percent)} %`}

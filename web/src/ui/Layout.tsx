@@ -95,7 +95,7 @@ export function Figure({ name, value, note }: { name: string; value: ReactNode; 
 
 /** tabClass styles a link of a tab bar; the router says which is current through aria-current. */
 export const tabClass =
-  'quick -mb-px inline-flex h-9 items-center border-b-2 border-transparent px-0.5 text-13 whitespace-nowrap text-fg2 no-underline hover:text-fg aria-[current=page]:border-accent aria-[current=page]:font-medium aria-[current=page]:text-fg'
+  'quick -mb-px inline-flex h-9 items-center border-b-2 pointer-coarse:h-11 border-transparent px-0.5 text-13 whitespace-nowrap text-fg2 no-underline hover:text-fg aria-[current=page]:border-accent aria-[current=page]:font-medium aria-[current=page]:text-fg'
 
 export function TabBar({ label, children }: { label: string; children: ReactNode }) {
   return (
@@ -110,7 +110,7 @@ export function TabBar({ label, children }: { label: string; children: ReactNode
 
 export function Kbd({ children }: { children: ReactNode }) {
   return (
-    <kbd className="inline-flex h-[18px] min-w-[18px] items-center justify-center rounded-[4px] border border-current/30 px-1 font-sans text-[11px] leading-none opacity-80">
+    <kbd className="inline-flex h-[18px] min-w-[18px] items-center justify-center rounded-[4px] border border-current/30 px-1 font-sans text-[11px] leading-none">
       {children}
     </kbd>
   )

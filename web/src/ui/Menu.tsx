@@ -53,7 +53,7 @@ export function Menu({
                   disabled={Boolean(item.reason)}
                   onClick={item.onSelect}
                   className={cx(
-                    'flex min-h-8 cursor-default items-center gap-2 rounded-[5px] px-2 py-1 text-13 outline-none select-none data-[highlighted]:bg-sunken',
+                    'flex min-h-8 cursor-default pointer-coarse:min-h-11 items-center gap-2 rounded-[5px] px-2 py-1 text-13 outline-none select-none data-[highlighted]:bg-sunken',
                     item.danger && !item.reason && 'text-red',
                     item.reason && 'text-fg3',
                   )}

@@ -24,7 +24,7 @@ export function Segmented<T extends string>({
           key={o.value}
           title={o.hint}
           className={cx(
-            'quick relative cursor-pointer rounded-[4px] px-2.5 py-0.5 text-13 whitespace-nowrap has-focus-visible:outline-2 has-focus-visible:outline-accent',
+            'quick relative cursor-pointer rounded-[4px] px-2.5 py-0.5 text-13 pointer-coarse:py-2 whitespace-nowrap has-focus-visible:outline-2 has-focus-visible:outline-accent',
             o.value === value ? 'bg-sunken font-medium text-fg' : 'text-fg2 hover:text-fg',
           )}
         >

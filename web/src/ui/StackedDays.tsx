@@ -22,6 +22,7 @@ export function StackedDays({
   const totals = days.map((d) => series.reduce((n, s) => n + (s.byDay.get(d) ?? 0), 0))
   const top = niceTop(Math.max(...totals, 1))
   const labelEvery = Math.ceil(days.length / 8)
+  const labelEveryNarrow = Math.ceil(days.length / 4)
   const shown = at === null ? null : days[at]
   return (
     <figure aria-label={`Cost per day, ${days.length} days`} className="relative m-0 tabular-nums">
@@ -67,8 +68,10 @@ export function StackedDays({
         <span />
         <div className="mt-1 flex text-[11px] text-fg3" aria-hidden="true">
           {days.map((d, i) => (
-            <span key={d} className="min-w-0 flex-1 overflow-visible text-center whitespace-nowrap">
-              {i % labelEvery === 0 ? formatDay(d) : ''}
+            <span key={d} className="flex min-w-0 flex-1 justify-center whitespace-nowrap">
+              <span className={cx((days.length - 1 - i) % labelEveryNarrow !== 0 && 'max-sm:hidden')}>
+                {(days.length - 1 - i) % labelEvery === 0 ? formatDay(d) : ''}
+              </span>
             </span>
           ))}
         </div>

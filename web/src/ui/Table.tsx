@@ -12,6 +12,8 @@ export type Column<T> = {
   from?: 'sm' | 'md' | 'lg' | 'xl'
   /** Takes the space that is left and truncates. */
   grow?: boolean
+  /** Takes it on phones only, where other columns are left out. */
+  growNarrow?: boolean
   hideHeader?: boolean
 }
 
@@ -53,6 +55,7 @@ export function Table<T>({
       'border-b border-line px-3 first:pl-4 last:pr-4',
       c.align === 'right' && 'text-right tabular-nums',
       c.grow ? 'w-full max-w-0 truncate' : 'whitespace-nowrap',
+      c.growNarrow && 'max-sm:w-full max-sm:max-w-0 max-sm:py-1.5',
       c.from && fromClass[c.from],
     )
   const keys = rows?.map(rowKey) ?? []

@@ -32,6 +32,8 @@ export function TimeRibbon({
     const charged = s.state === 'running'
     return { ...s, from, to, seconds, cost: charged ? (hourlyMicros * seconds) / 3600 : 0, charged }
   })
+  const byState = new Map<Stretch['state'], number>()
+  for (const p of parts) byState.set(p.state, (byState.get(p.state) ?? 0) + p.seconds)
   const total = parts.reduce((n, p) => n + p.cost, 0)
   return (
     <figure aria-label="Time ribbon" className="m-0 tabular-nums">
@@ -75,14 +77,14 @@ export function TimeRibbon({
         <span>{last?.to ? formatExact(last.to) : 'now'}</span>
       </div>
       <figcaption className="mt-2 flex flex-wrap gap-x-4 gap-y-1 text-12 text-fg2">
-        {parts.map((p) => (
-          <span key={`word-${p.state}-${p.from}`} className="inline-flex items-center gap-1.5">
+        {[...byState].map(([state, seconds]) => (
+          <span key={state} className="inline-flex items-center gap-1.5">
             <span
               aria-hidden="true"
               className="size-2 rounded-[2px]"
-              style={{ background: `var(--${toneOf(p.state)})` }}
+              style={{ background: `var(--${toneOf(state)})` }}
             />
-            {stateWord(p.state)} {formatDuration(p.seconds)}
+            {stateWord(state)} {formatDuration(seconds)}
           </span>
         ))}
         <span className="ml-auto font-medium text-fg">{formatMoney(total, currency)} so far</span>
