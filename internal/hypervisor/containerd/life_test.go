@@ -206,8 +206,8 @@ func TestImageUserKeepsItsRights(t *testing.T) {
 	s.CDIDevices = []string{c.grant(t, "u", 40)}
 	c.start(t, s)
 	eventually(t, 10*time.Second, "its output", func() bool { return c.logs(t, s.ID, hypervisor.LogOptions{}) == "1000\n/tmp\n" })
-	out, _ := c.sh(t, s.ID, "id -u; (: </dev/tenon-gpu) && echo opens; touch /etc/x || echo refused; touch /tmp/x && echo writes")
-	if !strings.HasPrefix(out, "1000\nopens\n") || !strings.Contains(out, "refused\nwrites\n") {
+	out, _ := c.sh(t, s.ID, "id -u; (: </dev/tenon-gpu) && echo opens; touch /etc/x 2>/dev/null || echo refused; touch /tmp/x && echo writes")
+	if out != "1000\nopens\nrefused\nwrites\n" {
 		t.Errorf("as the image's user: %s", out)
 	}
 }
