@@ -115,7 +115,7 @@ function FlavorRow({
       value={f.name}
       checked={checked}
       onChange={onChange}
-      className="grid grid-cols-[minmax(0,1fr)_auto] items-center gap-x-4 xl:min-h-9 xl:grid-cols-[168px_minmax(0,1fr)_80px_96px] xl:py-1"
+      className="grid grid-cols-[minmax(0,1fr)_auto] items-center gap-x-4 xl:min-h-9 xl:gap-x-3 xl:grid-cols-[152px_minmax(0,1fr)_64px_104px] xl:py-1"
     >
       <span className="truncate font-medium">{gpuWords(f)}</span>
       <span className="text-right font-medium tabular-nums xl:order-3">
@@ -128,7 +128,7 @@ function FlavorRow({
       <span className="text-12 text-fg3 xl:order-2 xl:truncate">
         {memory}
         {hostWords(f)}
-        <span className="hidden sm:inline"> · {f.name}</span>
+        <span className="hidden sm:inline xl:hidden 2xl:inline"> · {f.name}</span>
       </span>
       <span className="flex items-center gap-1.5 justify-self-end text-12 text-fg2 tabular-nums xl:order-4">
         <StatusShape tone={f.free_now > 0 ? 'green' : 'amber'} />

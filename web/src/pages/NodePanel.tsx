@@ -1,6 +1,6 @@
 import { useMutation } from '@tanstack/react-query'
 import { Link, useNavigate } from '@tanstack/react-router'
-import { memo, useEffect, useRef, useState } from 'react'
+import { memo, startTransition, useEffect, useRef, useState } from 'react'
 import { type GPU, type Node, nodeDrain } from '~/api/fleet.ts'
 import { failureOf } from '~/api/problem.ts'
 import { queryClient } from '~/api/query.ts'
@@ -143,9 +143,12 @@ function useNear(lazy: boolean) {
   useEffect(() => {
     const el = ref.current
     if (!lazy || !el) return setNear(true)
-    const watch = new IntersectionObserver(([e]) => setNear(e?.isIntersecting ?? true), {
-      rootMargin: '800px 0px',
-    })
+    const watch = new IntersectionObserver(
+      ([e]) => startTransition(() => setNear(e?.isIntersecting ?? true)),
+      {
+        rootMargin: '800px 0px',
+      },
+    )
     watch.observe(el)
     return () => watch.disconnect()
   }, [lazy])
