@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"sort"
 	"strconv"
@@ -42,8 +41,7 @@ func (d *Driver) createContainer(ctx context.Context, spec hypervisor.Spec, img 
 	if err != nil {
 		return nil, fmt.Errorf("read image configuration: %w", err)
 	}
-	mounts, err := d.writeHostFiles(spec, at)
-	if err != nil {
+	if err := d.writeHostFiles(spec, at, ids); err != nil {
 		return nil, err
 	}
 	mapping := []specs.LinuxIDMapping{{ContainerID: 0, HostID: ids.Base, Size: ids.Size}}
@@ -72,7 +70,6 @@ func (d *Driver) createContainer(ctx context.Context, spec hypervisor.Spec, img 
 		oci.WithPidsLimit(pids),
 		oci.WithDevShmSize(max(spec.MemoryMiB/2, leastShmMiB) << 10),
 		oci.WithRlimit(d.openFiles()),
-		oci.WithMounts(mounts),
 		func(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
 			return d.withDevices(s, spec.ID, spec.CDIDevices, ids.Base)
 		},
@@ -121,30 +118,4 @@ func environment(spec hypervisor.Spec) []string {
 	}
 	sort.Strings(env)
 	return env
-}
-
-// writeHostFiles makes the files of a guest that say where it is. They belong to
-// the guest's root, which may change them.
-func (d *Driver) writeHostFiles(spec hypervisor.Spec, at network.Attachment) ([]specs.Mount, error) {
-	r, _ := d.readRecord(spec.ID)
-	files := map[string]string{
-		"hosts":       fmt.Sprintf("127.0.0.1\tlocalhost\n%s\t%s\n", at.Address, spec.Name),
-		"resolv.conf": "nameserver " + at.Gateway + "\n",
-		"hostname":    spec.Name + "\n",
-	}
-	dir := d.guestDir(spec.ID)
-	var mounts []specs.Mount
-	for _, name := range []string{"hosts", "resolv.conf", "hostname"} {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(files[name]), 0o644); err != nil {
-			return nil, fmt.Errorf("write %s: %w", name, err)
-		}
-		if err := os.Chown(path, int(r.IDs.Base), int(r.IDs.Base)); err != nil {
-			return nil, fmt.Errorf("own %s: %w", name, err)
-		}
-		mounts = append(mounts, specs.Mount{
-			Destination: "/etc/" + name, Type: "bind", Source: path, Options: []string{"bind", "rw", "nosuid", "nodev", "noexec"},
-		})
-	}
-	return mounts, nil
 }
