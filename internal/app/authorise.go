@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/tenon-cloud/tenon/internal/authz"
 	"github.com/tenon-cloud/tenon/internal/cloud"
@@ -125,7 +126,7 @@ func (p Page) after() (string, error) {
 		return "", nil
 	}
 	b, err := base64.RawURLEncoding.DecodeString(p.Token)
-	if err != nil || len(b) == 0 || len(b) > 200 || strings.ContainsRune(string(b), 0) {
+	if err != nil || len(b) == 0 || len(b) > 200 || strings.IndexByte(string(b), 0) >= 0 || !utf8.Valid(b) {
 		return "", cloud.Invalid(cloud.Field{Location: "query.page_token", Message: "not a token that this list gave", Value: p.Token})
 	}
 	return string(b), nil

@@ -58,7 +58,8 @@ type tagged[T any] struct {
 // none is an answer without a body.
 type none struct{}
 
-// Strict refuses query parameters that an operation doesn't know; every input
+// Strict refuses query parameters that an operation doesn't know, or that are
+// given twice; every input
 // embeds it. Huma's own switch would hide the other errors.
 type Strict struct{}
 
@@ -68,16 +69,20 @@ func (Strict) Resolve(ctx huma.Context) []error {
 	if u.RawQuery == "" {
 		return nil
 	}
-	known := map[string]bool{}
+	known := map[string]*huma.Param{}
 	for _, p := range ctx.Operation().Parameters {
 		if p.In == "query" {
-			known[p.Name] = true
+			known[p.Name] = p
 		}
 	}
 	var errs []error
-	for key := range u.Query() {
-		if !known[key] {
+	for key, values := range u.Query() {
+		p := known[key]
+		switch {
+		case p == nil:
 			errs = append(errs, &huma.ErrorDetail{Location: "query." + key, Message: unknownQuery})
+		case len(values) > 1 && p.Schema.Type != huma.TypeArray:
+			errs = append(errs, &huma.ErrorDetail{Location: "query." + key, Message: "is given more than once"})
 		}
 	}
 	return errs
@@ -163,6 +168,11 @@ var jsonFormat = huma.Format{
 		return e.Encode(v)
 	},
 	Unmarshal: func(data []byte, v any) error {
+		if _, first := v.(*any); first { // huma reads a body twice: for its checks, then for the handler
+			if err := scan(data); err != nil {
+				return err
+			}
+		}
 		err := json.Unmarshal(data, v)
 		var syntax *json.SyntaxError
 		if errors.As(err, &syntax) {

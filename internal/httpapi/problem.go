@@ -197,6 +197,8 @@ func validationAnswer(hctx huma.Context, status int, msg string, errs ...error) 
 		code, detail = "body_too_large", fmt.Sprintf("the body is larger than %d KiB", maxBodyBytes>>10)
 	case status == http.StatusUnsupportedMediaType:
 		code, detail = "wrong_content_type", "the body must be application/json"
+	case status == http.StatusBadRequest && isMisread(errs):
+		status = http.StatusUnprocessableEntity
 	case status == http.StatusBadRequest:
 		code, detail = "malformed_json", "the body is not valid JSON"
 	case status == http.StatusRequestTimeout:
@@ -223,6 +225,9 @@ func validationAnswer(hctx huma.Context, status int, msg string, errs ...error) 
 		if errors.As(err, &d) {
 			e := d.ErrorDetail()
 			f = api.ProblemField{Location: e.Location, Message: e.Message, Value: e.Value}
+		}
+		if at, message, ok := misreadField(f.Message); ok {
+			f = api.ProblemField{Location: at, Message: message}
 		}
 		if code == "invalid" && hctx != nil {
 			explain(hctx.Operation(), &f)

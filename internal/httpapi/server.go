@@ -88,6 +88,7 @@ func NewServer(h http.Handler, log *slog.Logger) *http.Server {
 // variables, so this is done once for the process.
 var hooks = sync.OnceFunc(func() {
 	huma.DefaultArrayNullable = false
+	huma.ValidateStrictCasing = true
 	huma.NewError = func(status int, msg string, errs ...error) huma.StatusError {
 		return validationAnswer(nil, status, msg, errs...)
 	}
@@ -113,7 +114,7 @@ func build(cfg Config) (*server, error) {
 			return nil, fmt.Errorf("register request metrics: %w", err)
 		}
 	}
-	s.mux.Use(s.identify, s.record, s.rescue, s.harden, middleware.GetHead, compress())
+	s.mux.Use(s.identify, s.record, s.rescue, s.harden, s.wellFormed, middleware.GetHead, compress())
 	s.mux.NotFound(s.noRoute)
 	s.mux.MethodNotAllowed(s.noMethod)
 

@@ -34,3 +34,12 @@ func isAway(err error) bool {
 	return errors.As(err, &connect) || errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, net.ErrClosed) || pgconn.SafeToRetry(err) || strings.Contains(err.Error(), "conn closed")
 }
+
+// noText turns the refusal of a zero byte or of what is not UTF-8 into an error
+// of who sent it: the doors look for it first, and this is the net below them.
+func noText(err error) error {
+	if code := Code(err); code == "22021" || code == "22P05" {
+		return cloud.E(cloud.KindInvalid, "invalid", "a text holds a zero byte or is not UTF-8").Wrap(err)
+	}
+	return err
+}

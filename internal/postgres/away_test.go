@@ -31,3 +31,12 @@ func TestALostServerIsUnavailableAndARefusalIsNot(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatIsNoTextIsItsSendersFault(t *testing.T) {
+	t.Parallel()
+	for _, code := range []string{"22021", "22P05"} {
+		if got := cloud.KindOf(noText(fmt.Errorf("find: %w", &pgconn.PgError{Code: code}))); got != cloud.KindInvalid {
+			t.Errorf("%s is %s", code, got)
+		}
+	}
+}

@@ -67,7 +67,7 @@ func (db *DB) again(ctx context.Context, f func() ([]string, error)) error {
 			return nil
 		}
 		if !lostRace(err) || try == maxTries {
-			return away(ctx, err)
+			return away(ctx, noText(err))
 		}
 		if err := backOff(ctx, try); err != nil {
 			return err
