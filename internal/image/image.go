@@ -219,13 +219,19 @@ func (p *Puller) Prune(ctx context.Context, keep func(digest string) bool) error
 		p.mu.Lock()
 		delete(p.ready, key)
 		p.mu.Unlock()
-		err := p.client.SnapshotService(snapshotter).Remove(ctx, viewName(key))
-		if err == nil || errdefs.IsNotFound(err) {
-			err = p.client.ImageService().Delete(ctx, img.Name, images.SynchronousDelete())
-		}
-		if err != nil && !errdefs.IsNotFound(err) {
-			errs = append(errs, fmt.Errorf("forget image %s: %w", key, err))
-		}
+		errs = append(errs, p.drop(ctx, key))
 	}
 	return errors.Join(errs...)
+}
+
+// drop deletes the record of an image and its hold on the layers.
+func (p *Puller) drop(ctx context.Context, key string) error {
+	err := p.client.SnapshotService(snapshotter).Remove(ctx, viewName(key))
+	if err == nil || errdefs.IsNotFound(err) {
+		err = p.client.ImageService().Delete(ctx, recordPrefix+key, images.SynchronousDelete())
+	}
+	if err != nil && !errdefs.IsNotFound(err) {
+		return fmt.Errorf("forget image %s: %w", key, err)
+	}
+	return nil
 }

@@ -16,47 +16,91 @@ import (
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/pkg/archive/compression"
+	"github.com/containerd/platforms"
+	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
 var errNoRoom = errors.New("the unpacked layers are larger than the free space")
 
-// scanLayer reads a layer's table of contents before anything is unpacked. It
-// refuses entries that leave the layer's root, takes the files' sizes from room,
-// which all layers of an image share, and returns the device nodes.
-func scanLayer(ctx context.Context, store content.Provider, d ocispec.Descriptor, room *atomic.Int64) (devices []string, err error) {
+// layer is what a scan found out about one.
+type layer struct {
+	diffID  digest.Digest // of what is unpacked from it
+	devices []string      // the device nodes that it brings
+}
+
+// maxPadding is how much may follow a layer's archive; tar itself pads to 10 KiB.
+const maxPadding = 16 << 20
+
+// scanLayer reads a layer whole before anything is unpacked. It refuses entries
+// that leave the layer's root and takes the files' sizes from room, which all
+// layers of an image share.
+func scanLayer(ctx context.Context, store content.Provider, d ocispec.Descriptor, room *atomic.Int64) (found layer, err error) {
 	blob, err := store.ReaderAt(ctx, d)
 	if err != nil {
-		return nil, fmt.Errorf("open layer: %w", err)
+		return found, fmt.Errorf("open layer: %w", err)
 	}
 	defer blob.Close()
 	plain, err := compression.DecompressStream(content.NewReader(blob))
 	if err != nil {
-		return nil, refuse("a layer is not in a known format", err)
+		return found, refuse("a layer is not in a known format", err)
 	}
 	defer plain.Close()
-	r := tar.NewReader(plain)
+	sum := digest.Canonical.Digester()
+	whole := io.TeeReader(plain, sum.Hash())
+	r := tar.NewReader(whole)
 	for {
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			return found, err
 		}
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
-			return devices, nil
+			break
 		}
 		if err != nil {
-			return nil, refuse("a layer is not a readable archive", err)
+			return found, refuse("a layer is not a readable archive", err)
 		}
 		if !staysInside(h.Name) || (h.Typeflag == tar.TypeLink && !staysInside(h.Linkname)) {
-			return nil, refuse(fmt.Sprintf("a layer holds the entry %q, which leaves the image's root", printable(h.Name)), nil)
+			return found, refuse(fmt.Sprintf("a layer holds the entry %q, which leaves the image's root", printable(h.Name)), nil)
 		}
-		if h.Typeflag == tar.TypeReg && room.Add(-h.Size) < 0 {
-			return nil, errNoRoom
+		if h.Size > 0 && room.Add(-h.Size) < 0 {
+			return found, errNoRoom
 		}
 		if h.Typeflag == tar.TypeChar || h.Typeflag == tar.TypeBlock {
-			devices = append(devices, h.Name)
+			found.devices = append(found.devices, h.Name)
 		}
 	}
+	switch n, err := io.CopyN(io.Discard, whole, maxPadding+1); {
+	case err == nil:
+		return found, refuse("a layer goes on after its archive", nil)
+	case !errors.Is(err, io.EOF):
+		return found, refuse(fmt.Sprintf("a layer ends badly, %d bytes after its archive", n), err)
+	}
+	found.diffID = sum.Digest()
+	return found, nil
+}
+
+// checkDiffIDs refuses an image whose configuration names other layers than the
+// manifest. Unpacked layers are found again by the configuration's word, whoever
+// brought them, so a lie there would open another organisation's.
+func checkDiffIDs(ctx context.Context, store content.Provider, target ocispec.Descriptor, layers map[string]layer) error {
+	manifest, err := images.Manifest(ctx, store, target, platforms.Default())
+	if err != nil {
+		return fmt.Errorf("read manifest: %w", err)
+	}
+	named, err := images.RootFS(ctx, store, manifest.Config)
+	if err != nil {
+		return refuse("the image's configuration can't be read", err)
+	}
+	if len(named) != len(manifest.Layers) {
+		return refuse(fmt.Sprintf("the image's configuration names %d layers, but its manifest %d", len(named), len(manifest.Layers)), nil)
+	}
+	for i, d := range manifest.Layers {
+		if found, ok := layers[d.Digest.String()]; !ok || found.diffID != named[i] {
+			return refuse(fmt.Sprintf("layer %d of the image is not the one that its configuration names", i+1), nil)
+		}
+	}
+	return nil
 }
 
 // staysInside accepts a leading slash, which means the image's root.
@@ -67,7 +111,7 @@ func staysInside(name string) bool {
 
 // stripDevices removes the device nodes that layers brought. A 0:0 node is
 // overlayfs's mark for a deleted file and stays.
-func stripDevices(ctx context.Context, img client.Image, lower []string, devices map[string][]string) error {
+func stripDevices(ctx context.Context, img client.Image, lower []string, layers map[string]layer) error {
 	manifest, err := images.Manifest(ctx, img.ContentStore(), img.Target(), img.Platform())
 	if err != nil {
 		return fmt.Errorf("read manifest: %w", err)
@@ -75,12 +119,12 @@ func stripDevices(ctx context.Context, img client.Image, lower []string, devices
 	if len(manifest.Layers) != len(lower) {
 		return fmt.Errorf("unpack: %d layers became %d", len(manifest.Layers), len(lower))
 	}
-	for i, layer := range manifest.Layers {
+	for i, d := range manifest.Layers {
 		root, err := os.OpenRoot(lower[len(lower)-1-i]) // the manifest begins at the bottom
 		if err != nil {
 			return fmt.Errorf("open unpacked layer: %w", err)
 		}
-		for _, name := range devices[layer.Digest.String()] {
+		for _, name := range layers[d.Digest.String()].devices {
 			name = strings.TrimLeft(filepath.Clean(name), "/")
 			info, err := root.Lstat(name)
 			if err != nil {

@@ -2,6 +2,7 @@ package image
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -22,7 +23,7 @@ import (
 )
 
 // pull fetches, checks, unpacks and records one image.
-func (p *Puller) pull(f *flight, key string, img nodewire.Image) (Image, error) {
+func (p *Puller) pull(f *flight, key string, img nodewire.Image) (_ Image, err error) {
 	source, err := p.source(img)
 	if err != nil {
 		return Image{}, refuse("the image reference can't be used: "+err.Error(), err)
@@ -33,7 +34,10 @@ func (p *Puller) pull(f *flight, key string, img nodewire.Image) (Image, error) 
 	}
 	defer func() { _ = release(context.WithoutCancel(ctx)) }()
 
-	target, devices, err := p.fetch(ctx, f, source)
+	target, layers, err := p.fetch(ctx, f, source)
+	if err == nil {
+		err = checkDiffIDs(ctx, p.client.ContentStore(), target, layers)
+	}
 	if err != nil {
 		return Image{}, explain(f.ctx, source, err)
 	}
@@ -45,6 +49,11 @@ func (p *Puller) pull(f *flight, key string, img nodewire.Image) (Image, error) 
 	if err != nil {
 		return Image{}, explain(f.ctx, source, fmt.Errorf("record image: %w", err))
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.drop(context.WithoutCancel(ctx), key))
+		}
+	}()
 	unpacked := client.NewImageWithPlatform(p.client, record, platforms.Default())
 	if err := unpacked.Unpack(ctx, snapshotter); err != nil {
 		return Image{}, explain(f.ctx, source, fmt.Errorf("unpack: %w", err))
@@ -53,7 +62,7 @@ func (p *Puller) pull(f *flight, key string, img nodewire.Image) (Image, error) 
 	if err != nil {
 		return Image{}, err
 	}
-	if err := stripDevices(ctx, unpacked, lower, devices); err != nil {
+	if err := stripDevices(ctx, unpacked, lower, layers); err != nil {
 		return Image{}, err
 	}
 	record.Labels[readyLabel] = time.Now().UTC().Format(time.RFC3339)
@@ -71,8 +80,8 @@ func quiet(ctx context.Context) context.Context {
 }
 
 // fetch brings every part of the image for this node's platform into the content
-// store and scans its layers; it returns the device nodes by layer digest.
-func (p *Puller) fetch(ctx context.Context, f *flight, s source) (ocispec.Descriptor, map[string][]string, error) {
+// store and scans its layers, which it returns by digest.
+func (p *Puller) fetch(ctx context.Context, f *flight, s source) (ocispec.Descriptor, map[string]layer, error) {
 	watched, stop := context.WithCancel(ctx)
 	defer stop()
 	go f.watch(watched, p.cfg.StallAfter)
@@ -89,7 +98,7 @@ func (p *Puller) fetch(ctx context.Context, f *flight, s source) (ocispec.Descri
 	var room atomic.Int64
 	room.Store(p.cfg.Room())
 	var mu sync.Mutex
-	devices := map[string][]string{}
+	layers := map[string]layer{}
 	store := p.client.ContentStore()
 	get := remotes.FetchHandler(store, countingFetcher{fetcher, f})
 	matcher := platforms.Default()
@@ -106,7 +115,7 @@ func (p *Puller) fetch(ctx context.Context, f *flight, s source) (ocispec.Descri
 			}
 			f.complete(d.Digest.String(), d.Size) // checking a large layer is progress too
 			mu.Lock()
-			devices[d.Digest.String()] = found
+			layers[d.Digest.String()] = found
 			mu.Unlock()
 			return nil, nil
 		}
@@ -121,7 +130,7 @@ func (p *Puller) fetch(ctx context.Context, f *flight, s source) (ocispec.Descri
 	if err := images.Dispatch(ctx, handler, nil, target); err != nil {
 		return target, nil, err
 	}
-	return target, devices, nil
+	return target, layers, nil
 }
 
 // countingFetcher reports each byte and refuses more than was announced.

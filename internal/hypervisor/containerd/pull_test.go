@@ -16,9 +16,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/tenon-cloud/tenon/internal/image"
@@ -288,4 +291,50 @@ func TestHostileLayers(t *testing.T) {
 	if out, _ := c.sh(t, s.ID, "ls /dev2 /dev/planted /keep 2>&1"); !strings.Contains(out, "/keep: No such file") || strings.Contains(out, "node") {
 		t.Errorf("layers inside: %s", out)
 	}
+}
+
+// TestAnImageBringsItsOwnLayers: who knows the name of another's layers has not
+// shown that he may read them.
+func TestAnImageBringsItsOwnLayers(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	ctx := context.Background()
+	victim := c.push(t, v1.Config{}, layer(t, entry{name: "secret", body: "of another"}))
+	if _, err := c.images.Ensure(ctx, victim, nil); err != nil {
+		t.Fatal(err)
+	}
+	theirs, err := must(remote.Image(must(name.NewDigest(victim.Ref+"@"+victim.Digest, name.Insecure)))).ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := func() (n int) {
+		if err := c.client.SnapshotService("overlayfs").Walk(ctx, func(context.Context, snapshots.Info) error { n++; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		return n + len(must(c.client.ImageService().List(ctx)))
+	}
+	before := held()
+	for what, diffs := range map[string][]v1.Hash{
+		"another's":        theirs.RootFS.DiffIDs,
+		"fewer":            theirs.RootFS.DiffIDs[:1],
+		"in another order": {theirs.RootFS.DiffIDs[1], theirs.RootFS.DiffIDs[0]},
+	} {
+		own := must(mutate.AppendLayers(empty.Image, layer(t, entry{name: "dummy", body: "1"}), layer(t, entry{name: "dummy", body: "2"})))
+		config := must(own.ConfigFile()).DeepCopy()
+		config.Architecture, config.OS, config.RootFS.DiffIDs = "amd64", "linux", diffs
+		own = must(mutate.ConfigFile(own, config))
+		ref := c.registry + "/attacker/image"
+		if err := remote.Write(must(name.ParseReference(ref, name.Insecure)), own); err != nil {
+			t.Fatal(err)
+		}
+		_, err := c.images.Ensure(ctx, nodewire.Image{Ref: ref, Digest: must(own.Digest()).String()}, nil)
+		if err == nil {
+			t.Errorf("layers that are %s were given away", what)
+			continue
+		}
+		if f := failureOf(t, err); f.Reason != nodewire.ReasonImagePull || !f.Final || !strings.Contains(f.Message, "configuration names") {
+			t.Errorf("layers that are %s: %+v", what, f)
+		}
+	}
+	eventually(t, 10*time.Second, "nothing to be left of the refused", func() bool { return held() == before })
 }
