@@ -59,7 +59,6 @@ func (d *Driver) Exec(ctx context.Context, id string, req nodewire.ExecRequest, 
 			d.log.Warn("delete process", "instance", id, "error", err)
 		}
 	}()
-	stdin.onEOF(func() { _ = p.CloseIO(calls, client.WithStdinCloser) })
 	exited, err := p.Wait(calls)
 	if err != nil {
 		return 0, fmt.Errorf("wait for process: %w", err)
@@ -69,6 +68,8 @@ func (d *Driver) Exec(ctx context.Context, id string, req nodewire.ExecRequest, 
 	}
 	stop := make(chan struct{})
 	defer close(stop)
+	// Not before the start: the shim has no input to close until then, and says nothing.
+	stdin.onEOF(func() { closeInput(calls, p, stop) })
 	if req.TTY {
 		go resize(calls, p, req, streams.Resize, stop)
 	}
@@ -155,6 +156,21 @@ func (d *Driver) execIO(tty bool, stdin *closingReader, streams hypervisor.ExecI
 		return cio.NewCreator(append(opts, cio.WithStreams(in, out, nil), cio.WithTerminal)...)
 	}
 	return cio.NewCreator(append(opts, cio.WithStreams(in, out, problem))...)
+}
+
+// closeInput ends a process's input; a daemon that is away is asked again.
+func closeInput(ctx context.Context, p client.Process, stop <-chan struct{}) {
+	for {
+		err := p.CloseIO(ctx, client.WithStdinCloser)
+		if err == nil || errdefs.IsNotFound(err) {
+			return
+		}
+		select {
+		case <-stop:
+			return
+		case <-time.After(followInterval):
+		}
+	}
 }
 
 func resize(ctx context.Context, p client.Process, req nodewire.ExecRequest, sizes <-chan [2]uint16, stop <-chan struct{}) {

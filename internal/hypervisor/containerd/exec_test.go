@@ -30,6 +30,16 @@ func TestExec(t *testing.T) {
 			t.Errorf("code %d, %v, out %q, err %q", code, err, out.String(), problem.String())
 		}
 	})
+	t.Run("input that ended before the process began", func(t *testing.T) {
+		for range 20 {
+			ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+			code, err := c.Exec(ctx, s.ID, nodewire.ExecRequest{Command: []string{"cat"}}, hypervisor.ExecIO{Stdin: strings.NewReader("")})
+			cancel()
+			if err != nil || code != 0 {
+				t.Fatalf("code %d, %v", code, err)
+			}
+		}
+	})
 	t.Run("a large output arrives whole", func(t *testing.T) {
 		var out bytes.Buffer
 		code, err := c.Exec(ctx, s.ID, nodewire.ExecRequest{Command: []string{"sh", "-c", "dd if=/dev/zero bs=1M count=20 2>/dev/null"}}, hypervisor.ExecIO{Stdout: &out})
