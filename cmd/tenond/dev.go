@@ -54,13 +54,17 @@ func interrupts() (ctx context.Context, hurry <-chan struct{}, stop func()) {
 	now := make(chan struct{})
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	// A reader of our output that has gone (`make run | tee`) must not end us in
+	// the middle of stopping. Caught, not ignored: children would inherit that.
+	pipes := make(chan os.Signal, 1)
+	signal.Notify(pipes, syscall.SIGPIPE)
 	go func() {
 		<-signals
 		cancel()
 		<-signals
 		close(now)
 	}()
-	return ctx, now, func() { signal.Stop(signals); cancel() }
+	return ctx, now, func() { signal.Stop(signals); signal.Stop(pipes); cancel() }
 }
 
 // devSetup makes the database, the administrator and this run's token, in this

@@ -110,6 +110,10 @@ func (s *Supervisor) up(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	if password != "" {
+		// At once: if anything after this fails or is interrupted, it is known all the same.
+		s.Console.Say("  Administrator          %s, password %s", adminEmail, password)
+	}
 	if err := s.start(ctx, "Control plane", s.serveService(o)); err != nil {
 		return err
 	}
@@ -250,8 +254,13 @@ func (s *Supervisor) writeEnv(token string) error {
 // ensureImage has the image in the registry and on offer.
 func (s *Supervisor) ensureImage(ctx context.Context, client *api.Client, token string) error {
 	done := s.Console.Step("Image " + imageName)
+	folder, err := s.buildFolder()
+	if err != nil {
+		done("failed")
+		return err
+	}
 	digest, built, err := imagebuild.Ensure(ctx, imagebuild.Options{
-		Folder: filepath.Join(s.State, "tmp"), Target: s.consoleAddress() + "/" + imageRef, Insecure: true, Token: token,
+		Folder: folder, Target: s.consoleAddress() + "/" + imageRef, Insecure: true, Token: token,
 		Progress: func(step string, n, total int64) { s.Console.Progress(ProgressText(step, n, total)) },
 	})
 	if err != nil {
@@ -268,6 +277,16 @@ func (s *Supervisor) ensureImage(ctx context.Context, client *api.Client, token 
 		done("ready")
 	}
 	return nil
+}
+
+// buildFolder is where the image is built: debootstrap can't work below a folder
+// whose name a shell would split or expand.
+func (s *Supervisor) buildFolder() (string, error) {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-"
+	if strings.Trim(s.State, plain) == "" {
+		return filepath.Join(s.State, "tmp"), nil
+	}
+	return filepath.Join(s.Far, "tmp"), s.makeFar("tmp")
 }
 
 // ProgressText puts a step and how far it is into a few words.
