@@ -35,8 +35,8 @@ func (a *app) instanceCreate() *cobra.Command {
 		Short: "Create an instance",
 		Long: `Create an instance and queue it for a place. With --wait the command stays until
 it runs. A COMMAND after -- replaces the image's own.`,
-		Example: "  tenon instance create web-1 --image debian-12 --flavor h100-1g --wait\n" +
-			"  tenon instance create job-1 --image debian-12 --flavor h100-1g --env EPOCHS=3 -- python3 -c 'print(42)'",
+		Example: "  tenon instance create web-1 --image debian-12 --flavor h100-1g-10gb --wait\n" +
+			"  tenon instance create job-1 --image debian-12 --flavor h100-1g-10gb --env EPOCHS=3 -- python3 -c 'print(42)'",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if dash := cmd.ArgsLenAtDash(); len(args) > 1 && dash != 1 {
