@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tenon-cloud/tenon/internal/hypervisor"
@@ -62,9 +63,11 @@ func (a *Agent) serveExec(ctx context.Context, cancel context.CancelFunc, conn n
 		resize <- [2]uint16{uint16(min(req.Columns, 0xffff)), uint16(min(req.Rows, 0xffff))}
 	}
 	left := make(chan struct{})
+	input := &slowInput{PipeWriter: feed}
+	go input.probe(ctx, out)
 	go func() {
 		defer close(left)
-		err := readFrames(conn, feed, resize)
+		err := readFrames(conn, input, resize)
 		_ = feed.CloseWithError(err)
 		cancel() // the peer has left or talks nonsense; the end of stdin alone is a frame
 	}()
@@ -92,14 +95,50 @@ func (a *Agent) serveExec(ctx context.Context, cancel context.CancelFunc, conn n
 		case errors.As(err, &f):
 			message = f.Message
 		}
-		_ = out.write(nodewire.FrameError, []byte(message))
+		out.last(nodewire.FrameError, []byte(message))
 		return
 	}
-	_ = out.write(nodewire.FrameExit, binary.BigEndian.AppendUint32(nil, uint32(int32(code))))
+	out.last(nodewire.FrameExit, binary.BigEndian.AppendUint32(nil, uint32(int32(code))))
+}
+
+// probeInterval is how long input may wait for the process before the peer is
+// asked whether it is still there.
+const probeInterval = time.Second
+
+// slowInput is the process's input, which it may never read. While a write waits,
+// nobody reads the connection and sees the peer leave, but a peer that has left
+// resets what it is sent; so it is sent empty output.
+type slowInput struct {
+	*io.PipeWriter
+	steps atomic.Int64 // odd while a write waits
+}
+
+func (s *slowInput) Write(p []byte) (int, error) {
+	s.steps.Add(1)
+	defer s.steps.Add(1)
+	return s.PipeWriter.Write(p)
+}
+
+func (s *slowInput) probe(ctx context.Context, out *frameWriter) {
+	tick := time.NewTicker(probeInterval)
+	defer tick.Stop()
+	before := int64(0)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now := s.steps.Load()
+		if now%2 == 1 && now == before {
+			_ = out.write(nodewire.FrameStdout, nil) // a failure ends the process
+		}
+		before = now
+	}
 }
 
 // readFrames feeds the process until the peer has left.
-func readFrames(conn net.Conn, feed *io.PipeWriter, resize chan [2]uint16) error {
+func readFrames(conn net.Conn, feed *slowInput, resize chan [2]uint16) error {
 	for {
 		kind, payload, err := nodewire.ReadFrame(conn)
 		if err != nil {
@@ -130,11 +169,23 @@ type frameWriter struct {
 	mu     sync.Mutex
 	conn   net.Conn
 	broken context.CancelFunc
+	over   bool
+}
+
+// last writes the frame that nothing follows.
+func (f *frameWriter) last(kind byte, p []byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.over = true
+	_ = nodewire.WriteFrame(f.conn, kind, p)
 }
 
 func (f *frameWriter) write(kind byte, p []byte) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.over {
+		return io.ErrClosedPipe
+	}
 	err := nodewire.WriteFrame(f.conn, kind, p)
 	if err != nil {
 		f.broken()

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"sort"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tenon-cloud/tenon/internal/hypervisor"
@@ -34,6 +35,8 @@ type Engine struct {
 	guests   map[string]*guest
 	watchers map[chan string]struct{}
 	faults   []string
+
+	processes atomic.Int64 // that Exec runs
 }
 
 type guest struct {

@@ -21,6 +21,8 @@ func (e *Engine) Exec(ctx context.Context, id string, req nodewire.ExecRequest, 
 		return 0, err
 	}
 	done := make(chan int, 1)
+	e.processes.Add(1)
+	defer e.processes.Add(-1)
 	go func() { done <- command(ctx, req, streams) }()
 	select {
 	case code := <-done:
@@ -31,6 +33,9 @@ func (e *Engine) Exec(ctx context.Context, id string, req nodewire.ExecRequest, 
 		return 0, ctx.Err()
 	}
 }
+
+// Processes is how many processes Exec has not ended yet.
+func (e *Engine) Processes() int { return int(e.processes.Load()) }
 
 func command(ctx context.Context, req nodewire.ExecRequest, s hypervisor.ExecIO) int {
 	name, args := "", []string(nil)
