@@ -64,7 +64,23 @@ func (c *Client) MemberList(ctx context.Context, org string, o PageOptions) (*Pa
 	return &out, c.do(ctx, http.MethodGet, "/v1/organisations/"+seg(org)+"/members", o.query(), nil, &out)
 }
 
-// MemberCreate adds a person to an organisation.
+// MemberDelete removes a person, by id or e-mail address, from an organisation.
+func (c *Client) MemberDelete(ctx context.Context, org, member string) error {
+	return c.do(ctx, http.MethodDelete, "/v1/organisations/"+seg(org)+"/members/"+seg(member), nil, nil, nil)
+}
+
+// PasswordChange sets the caller's own password and ends their other sessions.
+func (c *Client) PasswordChange(ctx context.Context, in PasswordChange) error {
+	return c.do(ctx, http.MethodPut, "/v1/me/password", nil, in, nil)
+}
+
+// PasswordReset sets the password of a person, by id or e-mail address, and ends
+// their sessions and tokens; operators only.
+func (c *Client) PasswordReset(ctx context.Context, user string, in PasswordReset) error {
+	return c.do(ctx, http.MethodPost, "/v1/users/"+seg(user)+"/password", nil, in, nil)
+}
+
+// MemberCreate adds a person to an organisation; operators only.
 func (c *Client) MemberCreate(ctx context.Context, org string, in MemberCreate, opts ...CallOption) (*Member, error) {
 	var out Member
 	return &out, c.do(ctx, http.MethodPost, "/v1/organisations/"+seg(org)+"/members", nil, in, &out, opts...)

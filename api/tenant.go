@@ -65,12 +65,24 @@ type Member struct {
 	CreatedAt time.Time `json:"created_at"`
 }
 
-// MemberCreate adds a person, and makes the account when the address is new.
+// MemberCreate adds a person, and makes the account when the address is new;
+// operators only.
 type MemberCreate struct {
 	Email    string `json:"email" minLength:"3" maxLength:"254" pattern:"^[^@\\s]+@[^@\\s]+$" patternDescription:"an e-mail address"`
 	Name     string `json:"name,omitempty" maxLength:"200"`
 	Role     string `json:"role" enum:"owner,admin,member,auditor"`
 	Password string `json:"password,omitempty" minLength:"12" maxLength:"1024" doc:"For a new account"`
+}
+
+// PasswordChange sets one's own password.
+type PasswordChange struct {
+	CurrentPassword string `json:"current_password" minLength:"1" maxLength:"1024"`
+	Password        string `json:"password" minLength:"12" maxLength:"512"`
+}
+
+// PasswordReset sets somebody's password; operators only.
+type PasswordReset struct {
+	Password string `json:"password" minLength:"12" maxLength:"512"`
 }
 
 // Project isolates resources inside an organisation and carries the limits.

@@ -98,9 +98,8 @@ func (a *App) MemberList(ctx context.Context, c Call, org string, p Page) (List[
 	return paged(rows, limit, func(m Member) string { return m.UserID.String() }), err
 }
 
-// MemberAdd gives a person a role in an organisation. One whom the cloud does
-// not know is made, with the password that is given. That an e-mail is known
-// is told only to who may add members.
+// MemberAdd gives a person a role in an organisation, for an operator. One whom
+// the cloud does not know is made, with the password that is given.
 func (a *App) MemberAdd(ctx context.Context, c Call, org string, in MemberInput) (Member, error) {
 	email := strings.ToLower(strings.TrimSpace(in.Email))
 	var fields []cloud.Field

@@ -30,6 +30,9 @@ type surface interface {
 	OrgCreate(ctx context.Context, c Call, in OrgInput) (cloud.Org, error)
 	MemberList(ctx context.Context, c Call, org string, p Page) (List[Member], error)
 	MemberAdd(ctx context.Context, c Call, org string, in MemberInput) (Member, error)
+	MemberRemove(ctx context.Context, c Call, org, member string) error
+	PasswordChange(ctx context.Context, c Call, current, next string) error
+	PasswordReset(ctx context.Context, c Call, user, next string) error
 	ProjectList(ctx context.Context, c Call, p Page) (List[cloud.Project], error)
 	ProjectGet(ctx context.Context, c Call, project string) (cloud.Project, error)
 	ProjectCreate(ctx context.Context, c Call, in ProjectInput) (cloud.Project, error)

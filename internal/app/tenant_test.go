@@ -85,7 +85,7 @@ func TestRolesAndOperators(t *testing.T) {
 	h := newHouse(t)
 	ctx := t.Context()
 	owner := h.tenant(t, "acme")
-	if _, err := h.MemberAdd(ctx, owner, "acme", app.MemberInput{Email: "Looks@Acme.test", Password: adminPassword, Role: cloud.RoleAuditor}); err != nil {
+	if _, err := h.MemberAdd(ctx, h.admin, "acme", app.MemberInput{Email: "Looks@Acme.test", Password: adminPassword, Role: cloud.RoleAuditor}); err != nil {
 		t.Fatal(err)
 	}
 	auditor := h.signIn(t, "looks@acme.test", adminPassword)

@@ -17,12 +17,15 @@ const (
 const (
 	MeRead           Action = "me.read"
 	SessionDelete    Action = "session.delete"
+	PasswordUpdate   Action = "password.update" // one's own
+	PasswordReset    Action = "password.reset"  // anybody's
 	OrganisationList Action = "organisation.list" // one's own; all, for an operator
 
 	OrganisationCreate Action = "organisation.create"
 	OrganisationRead   Action = "organisation.read"
 	MemberList         Action = "member.list"
-	MemberCreate       Action = "member.create"
+	MemberCreate       Action = "member.create" // and the account, when the address is new
+	MemberDelete       Action = "member.delete"
 
 	ProjectList   Action = "project.list"
 	ProjectRead   Action = "project.read"

@@ -27,12 +27,17 @@ var (
 var rules = []Rule{
 	{MeRead, ScopeSelf, everyone, true},
 	{SessionDelete, ScopeSelf, everyone, true},
+	{PasswordUpdate, ScopeSelf, everyone, true},
+	{PasswordReset, ScopePlatform, nobody, true},
 	{OrganisationList, ScopeSelf, everyone, true},
 
 	{OrganisationCreate, ScopePlatform, nobody, true},
 	{OrganisationRead, ScopeOrg, everyone, true},
 	{MemberList, ScopeOrg, everyone, true},
-	{MemberCreate, ScopeOrg, owners, true},
+	// Without an invitation that the person accepts, an owner could open an account
+	// in somebody else's name or find out who has one.
+	{MemberCreate, ScopePlatform, nobody, true},
+	{MemberDelete, ScopeOrg, owners, true},
 
 	{ProjectList, ScopeOrg, everyone, true},
 	{ProjectRead, ScopeProject, everyone, true},

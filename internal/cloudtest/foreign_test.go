@@ -84,14 +84,18 @@ func TestForeignIsMissing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	people, err := globex.MemberList(ctx, "globex", api.PageOptions{})
+	if err != nil || len(people.Items) != 1 {
+		t.Fatal(err)
+	}
 	project := theirs.ProjectID
 	before := facts(t, c)
 
 	// Each place in a path, as another organisation's and as nobody's.
-	foreign := map[string]string{"project": project, "instance": theirs.ID, "image": own.ID, "token": tokens.Items[0].ID, "org": org.ID}
+	foreign := map[string]string{"project": project, "instance": theirs.ID, "image": own.ID, "token": tokens.Items[0].ID, "org": org.ID, "member": people.Items[0].UserID}
 	nobody := map[string]string{
 		"project": "prj_01k3zq8h2mfw4v8y0c6d9r2t5x", "instance": "inst_01k3zq8h2mfw4v8y0c6d9r2t5x", "image": "img_01k3zq8h2mfw4v8y0c6d9r2t5x",
-		"token": "tok_01k3zq8h2mfw4v8y0c6d9r2t5x", "org": "org_01k3zq8h2mfw4v8y0c6d9r2t5x",
+		"token": "tok_01k3zq8h2mfw4v8y0c6d9r2t5x", "org": "org_01k3zq8h2mfw4v8y0c6d9r2t5x", "member": "user_01k3zq8h2mfw4v8y0c6d9r2t5x",
 	}
 	place := regexp.MustCompile(`\{(\w+)\}`)
 	fill := func(path string, with map[string]string) (string, bool) {

@@ -49,6 +49,8 @@ func (s *server) authOperations() {
 	register(s, operation{method: "POST", path: "/v1/auth/logout", public: "session.delete", why: "the refresh cookie is the credential; without one there is nothing to end",
 		tag: "Sign-in", summary: "Sign out", status: 204}, s.logout)
 	register(s, operation{method: "GET", path: "/v1/me", action: authz.MeRead, tag: "Sign-in", summary: "Who you are and what you may do"}, s.me)
+	register(s, operation{method: "PUT", path: "/v1/me/password", action: authz.PasswordUpdate, tag: "Sign-in", summary: "Change your password",
+		description: "Needs the present one. Your other sessions end; API tokens stay.", status: 204}, s.passwordChange)
 }
 
 func (s *server) login(ctx context.Context, in *struct {
@@ -103,6 +105,13 @@ func (s *server) logout(ctx context.Context, in *struct{ Browser }) (*struct {
 	return &struct {
 		SetCookie http.Cookie `header:"Set-Cookie" hidden:"true"`
 	}{gone}, nil
+}
+
+func (s *server) passwordChange(ctx context.Context, in *struct {
+	Strict
+	Body api.PasswordChange
+}) (*none, error) {
+	return nil, s.app.PasswordChange(ctx, call(ctx, ""), in.Body.CurrentPassword, in.Body.Password)
 }
 
 func (s *server) me(ctx context.Context, _ *struct{ Strict }) (*out[api.Me], error) {

@@ -22,7 +22,11 @@ func (s *server) orgOperations() {
 	register(s, operation{method: "GET", path: "/v1/organisations/{org}", action: authz.OrganisationRead, tag: tag, summary: "Show an organisation"}, s.orgGet)
 	register(s, operation{method: "GET", path: "/v1/organisations/{org}/members", action: authz.MemberList, tag: tag, summary: "List its people"}, s.memberList)
 	register(s, operation{method: "POST", path: "/v1/organisations/{org}/members", action: authz.MemberCreate, tag: tag, summary: "Add a person",
-		description: "Makes the account, with the password given, when the address is new.", status: 201}, s.memberCreate)
+		description: "Operators only. Makes the account, with the password given, when the address is new.", status: 201}, s.memberCreate)
+	register(s, operation{method: "DELETE", path: "/v1/organisations/{org}/members/{member}", action: authz.MemberDelete, tag: tag, summary: "Remove a person",
+		description: "Their tokens for this organisation end at once; their account stays. An organisation keeps an owner.", status: 204}, s.memberDelete)
+	register(s, operation{method: "POST", path: "/v1/users/{user}/password", action: authz.PasswordReset, tag: tag, summary: "Set a person's password",
+		description: "Operators only, for somebody who lost it. All of the person's sessions and API tokens end.", status: 204}, s.passwordReset)
 }
 
 func (s *server) orgList(ctx context.Context, in *struct{ Paged }) (*out[api.Page[api.Organisation]], error) {
@@ -63,6 +67,22 @@ func (s *server) memberCreate(ctx context.Context, in *struct {
 		Email: in.Body.Email, Name: in.Body.Name, Password: in.Body.Password, Role: cloud.OrgRole(in.Body.Role),
 	})
 	return oneOf(m, err, memberOf)
+}
+
+func (s *server) memberDelete(ctx context.Context, in *struct {
+	Strict
+	OrgPath
+	Member string `path:"member" maxLength:"254" doc:"Id or e-mail address of the person"`
+}) (*none, error) {
+	return nil, s.app.MemberRemove(ctx, call(ctx, ""), in.Org, in.Member)
+}
+
+func (s *server) passwordReset(ctx context.Context, in *struct {
+	Strict
+	User string `path:"user" maxLength:"254" doc:"Id or e-mail address"`
+	Body api.PasswordReset
+}) (*none, error) {
+	return nil, s.app.PasswordReset(ctx, call(ctx, ""), in.User, in.Body.Password)
 }
 
 func orgOf(o cloud.Org) api.Organisation {

@@ -84,3 +84,18 @@ func OrgListOf(ctx context.Context, q Querier, user cloud.UserID, after string, 
 	rows, _ := q.Query(ctx, `SELECT `+orgColumns+` FROM auth_organisations($1) WHERE name > $2 ORDER BY name LIMIT $3`, user, after, limit)
 	return all[cloud.Org](rows, "list organisations")
 }
+
+// MemberLock reads an organisation's memberships and locks them, as tenon_system.
+func MemberLock(ctx context.Context, q Querier, org cloud.OrgID) ([]Member, error) {
+	rows, _ := q.Query(ctx, `
+		SELECT m.org_id, m.user_id, u.email, u.name, m.role, m.created_at
+		FROM membership m JOIN app_user u ON u.id = m.user_id
+		WHERE m.org_id = $1 ORDER BY m.user_id FOR UPDATE OF m`, org)
+	return all[Member](rows, "lock members")
+}
+
+// MemberRemove deletes a membership, and with it its tokens, as tenon_system.
+func MemberRemove(ctx context.Context, q Querier, org cloud.OrgID, user cloud.UserID) error {
+	_, err := q.Exec(ctx, `DELETE FROM membership WHERE org_id = $1 AND user_id = $2`, org, user)
+	return wrap("remove member", err)
+}

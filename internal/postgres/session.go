@@ -42,3 +42,9 @@ func SessionRevoke(ctx context.Context, q Querier, id cloud.SessionID) error {
 	_, err := q.Exec(ctx, `SELECT auth_session_revoke($1)`, id)
 	return wrap("revoke session", err)
 }
+
+// SessionRevokeAll ends a user's sessions but one, as tenon_system.
+func SessionRevokeAll(ctx context.Context, q Querier, user cloud.UserID, but cloud.SessionID) error {
+	_, err := q.Exec(ctx, `UPDATE session SET revoked_at = now() WHERE user_id = $1 AND id <> $2 AND revoked_at IS NULL`, user, but.UUID())
+	return wrap("revoke sessions", err)
+}

@@ -75,3 +75,9 @@ func TokenGet(ctx context.Context, q Querier, org cloud.OrgID, user cloud.UserID
 		WHERE org_id = $1 AND revoked_at IS NULL AND (id = $2 OR name = $3 AND user_id = $4)`, org, ref.ID, ref.Name, user)
 	return one[cloud.Token](rows, "get token")
 }
+
+// TokenRevokeAll ends all of a user's tokens, as tenon_system.
+func TokenRevokeAll(ctx context.Context, q Querier, user cloud.UserID, at time.Time) error {
+	_, err := q.Exec(ctx, `UPDATE api_token SET revoked_at = $2 WHERE user_id = $1 AND revoked_at IS NULL`, user, at)
+	return wrap("revoke tokens", err)
+}

@@ -73,3 +73,15 @@ func UserMakeOperator(ctx context.Context, q Querier, id cloud.UserID) error {
 	_, err := q.Exec(ctx, `UPDATE app_user SET operator = true WHERE id = $1`, id)
 	return wrap("make operator", err)
 }
+
+// UserFind finds a user by id or by e-mail, as tenon_system.
+func UserFind(ctx context.Context, q Querier, id cloud.UserID, email string) (out cloud.UserID, err error) {
+	err = q.QueryRow(ctx, `SELECT id FROM app_user WHERE id = $1 OR email = $2`, id, email).Scan(&out)
+	return out, wrap("find user", err)
+}
+
+// UserPasswordSet keeps the hash of a new password, as tenon_system.
+func UserPasswordSet(ctx context.Context, q Querier, id cloud.UserID, passwordHash string) error {
+	_, err := q.Exec(ctx, `UPDATE app_user SET password_hash = $2 WHERE id = $1`, id, passwordHash)
+	return wrap("set password", err)
+}

@@ -275,6 +275,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/me/password": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Change your password
+         * @description Needs the present one. Your other sessions end; API tokens stay.
+         */
+        put: operations["password.update"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/node-join-tokens": {
         parameters: {
             query?: never;
@@ -419,10 +439,30 @@ export interface paths {
         put?: never;
         /**
          * Add a person
-         * @description Makes the account, with the password given, when the address is new.
+         * @description Operators only. Makes the account, with the password given, when the address is new.
          */
         post: operations["member.create"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/organisations/{org}/members/{member}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Remove a person
+         * @description Their tokens for this organisation end at once; their account stays. An organisation keeps an owner.
+         */
+        delete: operations["member.delete"];
         options?: never;
         head?: never;
         patch?: never;
@@ -821,6 +861,26 @@ export interface paths {
         post?: never;
         /** Revoke an API token */
         delete: operations["token.delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/users/{user}/password": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Set a person's password
+         * @description Operators only, for somebody who lost it. All of the person's sessions and API tokens end.
+         */
+        post: operations["password.reset"];
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -1462,6 +1522,13 @@ export interface components {
             items: components["schemas"]["Token"][];
             /** @description Pass it as page_token to get the next page; absent on the last one */
             next_page_token?: string;
+        };
+        PasswordChange: {
+            current_password: string;
+            password: string;
+        };
+        PasswordReset: {
+            password: string;
         };
         Pool: {
             id: string;
@@ -2275,6 +2342,37 @@ export interface operations {
             };
         };
     };
+    "password.update": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PasswordChange"];
+            };
+        };
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "node_join_token.create": {
         parameters: {
             query?: never;
@@ -2604,6 +2702,38 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Member"];
                 };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "member.delete": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name or id */
+                org: string;
+                /** @description Id or e-mail address of the person */
+                member: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description A problem */
             default: {
@@ -3568,6 +3698,40 @@ export interface operations {
             cookie?: never;
         };
         requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "password.reset": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or e-mail address */
+                user: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PasswordReset"];
+            };
+        };
         responses: {
             /** @description No Content */
             204: {
