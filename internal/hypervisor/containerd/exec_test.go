@@ -105,6 +105,30 @@ func TestExec(t *testing.T) {
 			t.Errorf("left after the client dropped:\n%s", left)
 		}
 	})
+	t.Run("a client that drops with its input unread", func(t *testing.T) {
+		ctx, drop := context.WithCancel(ctx)
+		defer drop()
+		in, typed := io.Pipe()
+		done := make(chan error, 1)
+		go func() {
+			_, err := c.Exec(ctx, s.ID, nodewire.ExecRequest{Command: []string{"sleep", "666"}}, hypervisor.ExecIO{Stdin: in})
+			done <- err
+		}()
+		io.WriteString(typed, strings.Repeat("x", 32<<10))
+		stuffed := make(chan struct{})
+		go func() { typed.Write(make([]byte, 1<<20)); close(stuffed) }()
+		drop()
+		select {
+		case <-done:
+		case <-time.After(15 * time.Second):
+			t.Fatal("the dropped session did not end")
+		}
+		if left, _ := c.sh(t, s.ID, "ps -o args"); strings.Contains(left, "666") {
+			t.Errorf("left after the client dropped:\n%s", left)
+		}
+		in.Close()
+		<-stuffed
+	})
 	t.Run("an absent guest", func(t *testing.T) {
 		if _, err := c.Exec(ctx, "inst_none", nodewire.ExecRequest{}, hypervisor.ExecIO{}); !errors.Is(err, hypervisor.ErrNoGuest) {
 			t.Errorf("exec in nothing: %v", err)
