@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/opencontainers/go-digest"
 )
 
 var (
@@ -30,11 +32,12 @@ type flight struct {
 	total   map[string]int64 // bytes by digest, layers and configuration
 	have    map[string]int64
 	moved   time.Time // when the last byte came
+	proven  map[digest.Digest]bool
 }
 
 func newFlight() *flight {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	return &flight{ctx: ctx, cancel: cancel, done: make(chan struct{}), total: map[string]int64{}, have: map[string]int64{}, moved: time.Now()}
+	return &flight{ctx: ctx, cancel: cancel, done: make(chan struct{}), total: map[string]int64{}, have: map[string]int64{}, proven: map[digest.Digest]bool{}, moved: time.Now()}
 }
 
 // join adds a waiter; the returned function takes it away and says whether that
@@ -91,6 +94,19 @@ func (f *flight) arrived(digest string, n int64) {
 	f.have[digest] += n
 	f.moved = time.Now()
 	f.mu.Unlock()
+}
+
+// prove notes that the source has sent the whole of a blob.
+func (f *flight) prove(d digest.Digest) {
+	f.mu.Lock()
+	f.proven[d] = true
+	f.mu.Unlock()
+}
+
+func (f *flight) isProven(d digest.Digest) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.proven[d]
 }
 
 // complete counts a blob that was here already, or ended.

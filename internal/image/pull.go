@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -100,11 +99,15 @@ func (p *Puller) fetch(ctx context.Context, f *flight, s source) (ocispec.Descri
 	var mu sync.Mutex
 	layers := map[string]layer{}
 	store := p.client.ContentStore()
-	get := remotes.FetchHandler(store, countingFetcher{fetcher, f})
+	counted := countingFetcher{fetcher, f}
+	get := remotes.FetchHandler(store, counted)
 	matcher := platforms.Default()
 	children := images.LimitManifests(images.FilterPlatforms(images.SetChildrenLabels(store, images.ChildrenHandler(store)), matcher), matcher, 1)
 	handler := images.HandlerFunc(func(ctx context.Context, d ocispec.Descriptor) ([]ocispec.Descriptor, error) {
 		if _, err := get(ctx, d); err != nil {
+			return nil, err
+		}
+		if err := prove(ctx, counted, d, s.anonymous); err != nil {
 			return nil, err
 		}
 		f.complete(d.Digest.String(), d.Size)
@@ -131,36 +134,4 @@ func (p *Puller) fetch(ctx context.Context, f *flight, s source) (ocispec.Descri
 		return target, nil, err
 	}
 	return target, layers, nil
-}
-
-// countingFetcher reports each byte and refuses more than was announced.
-type countingFetcher struct {
-	remotes.Fetcher
-	flight *flight
-}
-
-func (c countingFetcher) Fetch(ctx context.Context, d ocispec.Descriptor) (io.ReadCloser, error) {
-	body, err := c.Fetcher.Fetch(ctx, d)
-	if err != nil {
-		return nil, err
-	}
-	return &countingBody{ReadCloser: body, flight: c.flight, digest: d.Digest.String(), left: d.Size}, nil
-}
-
-type countingBody struct {
-	io.ReadCloser
-	flight *flight
-	digest string
-	left   int64
-}
-
-func (b *countingBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if n > 0 {
-		b.flight.arrived(b.digest, int64(n))
-	}
-	if b.left -= int64(n); b.left < 0 {
-		return 0, fmt.Errorf("the registry sent more than the %s that it announced", strings.TrimPrefix(b.digest, "sha256:")[:12])
-	}
-	return n, err
 }

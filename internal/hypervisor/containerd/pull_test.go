@@ -338,3 +338,40 @@ func TestAnImageBringsItsOwnLayers(t *testing.T) {
 	}
 	eventually(t, 10*time.Second, "nothing to be left of the refused", func() bool { return held() == before })
 }
+
+// TestASourceShowsThatItHoldsALayer: what lies on the node already, from another
+// source, is given to nobody for the mere name of it.
+func TestASourceShowsThatItHoldsALayer(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	ctx := context.Background()
+	if _, err := c.images.Ensure(ctx, c.push(t, v1.Config{}), nil); err != nil {
+		t.Fatal(err)
+	}
+	isLayer := func(body []byte) bool { return len(body) > 64<<10 }
+	claims := c.serve(t, &paced{pace: func(w http.ResponseWriter, _ *http.Request, body []byte) {
+		if isLayer(body) {
+			body = make([]byte, len(body))
+		}
+		w.Write(body)
+	}})
+	if _, err := c.images.Ensure(ctx, claims, nil); err == nil {
+		t.Error("a layer was given to a registry that sent zeros for it")
+	} else if f := failureOf(t, err); f.Reason != nodewire.ReasonImagePull || !strings.Contains(f.Message, "does not match its digest") {
+		t.Errorf("a registry that sent zeros: %+v", f)
+	}
+	lacks := c.serve(t, &paced{pace: func(w http.ResponseWriter, r *http.Request, body []byte) {
+		if isLayer(body) {
+			http.NotFound(w, r)
+			return
+		}
+		w.Write(body)
+	}})
+	lacks.Ref, lacks.Embedded = "test/busybox", true
+	p := c.pullWith(image.Config{Embedded: func() (image.Endpoint, error) { return image.Endpoint{URL: "http://" + c.registry}, nil }})
+	if _, err := p.Ensure(ctx, lacks, nil); err == nil {
+		t.Error("a layer was given to a repository that lacks it")
+	} else if f := failureOf(t, err); f.Reason != nodewire.ReasonImagePull || !strings.Contains(f.Message, "404") {
+		t.Errorf("a repository that lacks a layer: %+v", f)
+	}
+}
