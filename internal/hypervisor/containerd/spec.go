@@ -53,7 +53,7 @@ func (d *Driver) createContainer(ctx context.Context, spec hypervisor.Spec, img 
 	opts := []oci.SpecOpts{
 		oci.WithRootFSPath(d.rootfsPath(spec.ID)),
 		oci.WithoutRunMount, // services keep folders of their images there, such as sshd's
-		oci.WithImageConfig(img),
+		withImageConfig(img, config.Config.User),
 		withDefaultPath,
 		withCommand(spec.Command),
 		oci.WithEnv(environment(spec)),

@@ -216,8 +216,13 @@ func asStartFailure(err error) error {
 	if at := strings.LastIndex(text, `exec: "`); at >= 0 {
 		return startFailure(strings.TrimSuffix(strings.TrimSpace(text[at:]), ": unknown"), err)
 	}
-	if strings.Contains(text, "unable to find user") || strings.Contains(text, "no users found") || strings.Contains(text, "no groups found") {
-		return startFailure("the image's user does not exist in it", err)
+	noFolder := strings.Contains(text, "not a directory")
+	if _, at, ok := strings.Cut(text, ` to rootfs at "`); ok && (noFolder || strings.Contains(text, "ordinary directory")) {
+		at, _, _ = strings.Cut(at, `"`)
+		return startFailure(fmt.Sprintf("the image's %.100s is not a folder", at), err)
+	}
+	if strings.Contains(text, "chdir to cwd") || noFolder {
+		return startFailure("the image's working folder can't be entered", err)
 	}
 	return &hypervisor.Failure{Reason: nodewire.ReasonStart, Message: "the container could not be started", Err: err}
 }
