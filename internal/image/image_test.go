@@ -11,6 +11,7 @@ import (
 	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tenon-cloud/tenon/internal/hypervisor"
 	"github.com/tenon-cloud/tenon/internal/nodewire"
 )
 
@@ -64,6 +65,26 @@ func TestMessagesAreForATenant(t *testing.T) {
 	refused := &url.Error{Op: "Get", URL: "https://reg.example/v2/secret?token=x", Err: &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}}
 	if got, final := describe(s, fmt.Errorf("do: %w", refused)); got != "reg.example: dial tcp: connection refused" || final {
 		t.Errorf("%q, %v", got, final)
+	}
+	// Neither the node's addresses nor its folders.
+	door := source{scheme: "https", host: "10.0.0.1:7481", base: "/door", repository: "tenon/a", digest: someDigest, embedded: true}
+	reset := &net.OpError{Op: "read", Net: "tcp", Source: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 7), Port: 4242}, Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 7481}, Err: errors.New("connection reset by peer")}
+	for _, tc := range []struct {
+		from source
+		err  error
+		want string
+	}{
+		{s, reset, "reg.example: read tcp: connection reset by peer"},
+		{s, &net.OpError{Op: "proxyconnect", Net: "tcp", Err: reset}, "reg.example: read tcp: connection reset by peer"},
+		{door, refused, "the cloud's registry: dial tcp: connection refused"},
+		{door, &url.Error{Op: "Get", URL: "x", Err: errors.New("certificate is not valid for 10.0.0.1:7481")}, "the cloud's registry: certificate is not valid for the cloud's registry"},
+		{door, errors.New("get https://10.0.0.1:7481/door/v2/tenon/a: open /var/lib/tenon/node/tls.pem: no such file"), "the cloud's registry: get the cloud's registry/v2/tenon/a: open …: no such file"},
+		{door, &unpackError{errors.New(`unpack: apply layer error for "tenon/embedded.invalid/tenon/a@sha256:01": failed to extract: mount callback failed on /srv/var/node/containerd/tmpmounts/1: archive/tar: invalid tar header`)}, "the image could not be unpacked: invalid tar header"},
+		{door, &unpackError{errors.New("unpack: failed: open /srv/var/node/x")}, "the image could not be unpacked: open …"},
+	} {
+		if f := (&hypervisor.Failure{}); !errors.As(explain(t.Context(), tc.from, tc.err), &f) || f.Message != tc.want {
+			t.Errorf("%v:\n got %s\nwant %s", tc.err, f.Message, tc.want)
+		}
 	}
 	long := printable("a\x1b[31m\nb" + strings.Repeat("x", 1000))
 	if len(long) > 310 || strings.ContainsAny(long, "\x1b\n") {

@@ -24,6 +24,9 @@ import (
 // pull fetches, checks, unpacks and records one image.
 func (p *Puller) pull(f *flight, key string, img nodewire.Image) (_ Image, err error) {
 	source, err := p.source(img)
+	if err != nil && img.Embedded {
+		return Image{}, refuse("this node has no way to the cloud's registry", err)
+	}
 	if err != nil {
 		return Image{}, refuse("the image reference can't be used: "+err.Error(), err)
 	}
@@ -55,7 +58,7 @@ func (p *Puller) pull(f *flight, key string, img nodewire.Image) (_ Image, err e
 	}()
 	unpacked := client.NewImageWithPlatform(p.client, record, platforms.Default())
 	if err := unpacked.Unpack(ctx, snapshotter); err != nil {
-		return Image{}, explain(f.ctx, source, fmt.Errorf("unpack: %w", err))
+		return Image{}, explain(f.ctx, source, &unpackError{fmt.Errorf("unpack: %w", err)})
 	}
 	lower, err := p.lower(ctx, key, unpacked)
 	if err != nil {

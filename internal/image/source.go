@@ -26,6 +26,7 @@ type source struct {
 	digest             digest.Digest
 	tls                *tls.Config
 	anonymous          bool
+	embedded           bool
 }
 
 // key names an image on this node by where it comes from and its digest. The
@@ -53,6 +54,7 @@ const embeddedHost = "embedded.invalid"
 func (p *Puller) source(img nodewire.Image) (source, error) {
 	s := source{digest: digest.Digest(img.Digest)} // valid, as key has seen
 	if img.Embedded {
+		s.embedded = true
 		return s, p.embedded(&s, img.Ref)
 	}
 	named, err := reference.ParseNormalizedNamed(img.Ref)
