@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/coder/websocket"
 )
@@ -89,8 +88,7 @@ func (c *Client) Exec(ctx context.Context, project, instance string, o ExecOptio
 	}
 	go pumpStdin(o.Stdin, send)
 	go pumpResize(ctx, o.Resize, send)
-	go keepAlive(ctx, conn)
-	code, err := readExec(ctx, conn, o)
+	code, err := readExec(receive(ctx, conn), o)
 	if err == nil {
 		_ = conn.Close(websocket.StatusNormalClosure, "")
 	}
@@ -132,36 +130,49 @@ func pumpResize(ctx context.Context, sizes <-chan [2]int, send func(byte, []byte
 	}
 }
 
-func keepAlive(ctx context.Context, conn *websocket.Conn) {
-	tick := time.NewTicker(20 * time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			if conn.Ping(ctx) != nil {
+// execAhead is how many messages are read ahead of a slow Stdout, so that pings
+// are answered meanwhile; beyond it the guest waits.
+const execAhead = 32
+
+type execMessage struct {
+	data []byte
+	err  error
+}
+
+// receive reads messages until the connection ends or ctx does.
+func receive(ctx context.Context, conn *websocket.Conn) <-chan execMessage {
+	messages := make(chan execMessage, execAhead)
+	go func() {
+		for {
+			_, data, err := conn.Read(ctx)
+			select {
+			case messages <- execMessage{data, err}:
+			case <-ctx.Done():
+				return
+			}
+			if err != nil {
 				return
 			}
 		}
-	}
+	}()
+	return messages
 }
 
-func readExec(ctx context.Context, conn *websocket.Conn, o ExecOptions) (int, error) {
-	for {
-		_, message, err := conn.Read(ctx)
-		if err != nil {
+func readExec(messages <-chan execMessage, o ExecOptions) (int, error) {
+	for m := range messages {
+		if m.err != nil {
 			var closed websocket.CloseError
-			if errors.As(err, &closed) && closed.Reason != "" {
+			if errors.As(m.err, &closed) && closed.Reason != "" {
 				return -1, fmt.Errorf("%w: %s", ErrExecLost, closed.Reason)
 			}
-			return -1, fmt.Errorf("%w: %w", ErrExecLost, err)
+			return -1, fmt.Errorf("%w: %w", ErrExecLost, m.err)
 		}
-		if len(message) == 0 {
+		if len(m.data) == 0 {
 			continue
 		}
-		payload := message[1:]
-		switch message[0] {
+		var err error
+		payload := m.data[1:]
+		switch m.data[0] {
 		case ExecStdout:
 			err = write(o.Stdout, payload)
 		case ExecStderr:
@@ -178,6 +189,7 @@ func readExec(ctx context.Context, conn *websocket.Conn, o ExecOptions) (int, er
 			return -1, fmt.Errorf("write output: %w", err)
 		}
 	}
+	return -1, ErrExecLost
 }
 
 func write(w io.Writer, p []byte) error {

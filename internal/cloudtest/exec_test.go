@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -156,6 +157,30 @@ func TestTerminalOfASlowGuestStays(t *testing.T) {
 		t.Errorf("it ended with %v", err)
 	}
 }
+
+// A client whose own reader is slow loses nothing: the guest waits for it.
+func TestTerminalOfASlowReaderLosesNothing(t *testing.T) {
+	t.Parallel()
+	_, acme, _ := running(t)
+	ctx := within(t, 60*time.Second)
+	big := strings.Repeat("0123456789abcdef", 1<<20) // 16 MiB
+	var got bytes.Buffer
+	pause := sync.OnceFunc(func() {
+		select {
+		case <-ctx.Done():
+		case <-time.After(5 * time.Second): // the cloud pings every second
+		}
+	})
+	code, err := acme.Exec(ctx, "default", "web-1", api.ExecOptions{Command: []string{"cat"}, Stdin: strings.NewReader(big),
+		Stdout: writerFunc(func(p []byte) (int, error) { pause(); return got.Write(p) })})
+	if err != nil || code != 0 || got.String() != big {
+		t.Errorf("%d %v, %d of %d bytes", code, err, got.Len(), len(big))
+	}
+}
+
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 func TestLogsAndMetrics(t *testing.T) {
 	t.Parallel()

@@ -31,8 +31,8 @@ type Terminal struct {
 	node     net.Conn
 	release  func()
 
-	heard   atomic.Int64 // messages of the client
-	passing atomic.Bool  // one of them waits for the guest to take it, so nobody reads the client's next
+	sent    atomic.Int64 // messages to the client
+	sending atomic.Bool  // one of them waits for the client to take it
 }
 
 // Exec starts a process inside a running instance. A ticket is good for its own
@@ -119,12 +119,15 @@ func (t *Terminal) Serve(w http.ResponseWriter, r *http.Request) {
 	case <-r.Context().Done():
 		cause = &ending{status: websocket.StatusGoingAway, reason: "the control plane restarts; open the terminal again"}
 	}
+	_ = t.node.Close() // nothing more goes in or comes out, however slow the client is
 
 	var why *ending
 	if !errors.As(cause, &why) {
 		why = &ending{status: websocket.StatusGoingAway, reason: "the connection ended"}
 	}
-	if !why.exited {
+	if why.exited {
+		t.linger(ctx, over)
+	} else {
 		say, done := context.WithTimeout(ctx, 2*time.Second)
 		_ = ws.Write(say, websocket.MessageBinary, append([]byte{nodewire.FrameError}, why.reason...))
 		done()
@@ -139,7 +142,6 @@ func (t *Terminal) toNode(ctx context.Context, ws *websocket.Conn) error {
 		if err != nil {
 			return err
 		}
-		t.heard.Add(1)
 		if kind != websocket.MessageBinary || len(message) == 0 {
 			return &ending{status: websocket.StatusUnsupportedData, reason: "messages are binary: one byte of type and the payload"}
 		}
@@ -153,12 +155,9 @@ func (t *Terminal) toNode(ctx context.Context, ws *websocket.Conn) error {
 		default:
 			return &ending{status: websocket.StatusUnsupportedData, reason: fmt.Sprintf("messages of type %d are not the client's to send", message[0])}
 		}
-		t.passing.Store(true)
-		err = nodewire.WriteFrame(t.node, message[0], payload)
-		t.passing.Store(false)
-		if err != nil {
-			return t.lost(ctx, err)
-		}
+		// What the node no longer takes is dropped: its last words may still be on
+		// their way, and fromNode reads them.
+		_ = nodewire.WriteFrame(t.node, message[0], payload)
 	}
 }
 
@@ -174,9 +173,11 @@ func (t *Terminal) fromNode(ctx context.Context, ws *websocket.Conn) error {
 		default:
 			return &ending{status: websocket.StatusInternalError, reason: "the node sent something that is no part of a terminal"}
 		}
-		slow, cancel := context.WithTimeout(ctx, 30*time.Second)
-		err = ws.Write(slow, websocket.MessageBinary, append([]byte{kind}, payload...))
-		cancel()
+		// A client that reads slowly slows the guest, and loses nothing.
+		t.sending.Store(true)
+		err = ws.Write(ctx, websocket.MessageBinary, append([]byte{kind}, payload...))
+		t.sending.Store(false)
+		t.sent.Add(1)
 		if err != nil {
 			return err
 		}
@@ -200,23 +201,52 @@ func (t *Terminal) lost(ctx context.Context, cause error) error {
 	return &ending{status: websocket.StatusInternalError, reason: "the connection to the node was lost"}
 }
 
-// watch pings, and asks again and again whether the terminal may go on.
+// linger waits until what was sent has reached the client's machine, since a
+// connection that is closed before keeps it only for so long.
+func (t *Terminal) linger(ctx context.Context, over <-chan error) {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if p, ok := peerOf(ctx); !ok || !p.waiting || p.gone() {
+			return
+		}
+		select {
+		case <-over: // the client has closed, or may no longer read
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// watch pings, and asks again and again whether the terminal may go on. A ping
+// keeps an idle connection open on its way; its answer is not asked for, since a
+// client may be stopped, or wait for a slow reader of its own: whether it is there
+// at all, its kernel tells.
 func (t *Terminal) watch(ctx context.Context, ws *websocket.Conn) error {
 	check, ping := time.NewTicker(t.gateway.watch), time.NewTicker(t.gateway.ping)
 	defer check.Stop()
 	defer ping.Stop()
+	pinged := make(chan error, 1)
+	waiting, before := false, int64(0)
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-ping.C:
-			heard := t.heard.Load()
-			waiting, cancel := context.WithTimeout(ctx, t.gateway.ping)
-			err := ws.Ping(waiting)
-			cancel()
-			// While a guest is slow to take its input, the answer lies unread.
-			if err != nil && !t.passing.Load() && t.heard.Load() == heard {
+			p, _ := peerOf(ctx)
+			if p.gone() {
 				return &ending{status: websocket.StatusGoingAway, reason: "the client no longer answers"}
+			}
+			sent := t.sent.Load()
+			// A ping that finds no room closes the connection, so it is sent only where there is some.
+			if !waiting && !p.waiting && !t.sending.Load() && sent == before {
+				waiting = true
+				go func() { pinged <- ws.Ping(ctx) }()
+			}
+			before = sent
+		case err := <-pinged:
+			if waiting = false; err != nil {
+				return err
 			}
 		case <-check.C:
 			if why := t.mayGoOn(ctx); why != nil {

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package gateway
+
+func peerOfSocket(int) (peer, bool) { return peer{}, false }
