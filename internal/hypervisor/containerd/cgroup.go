@@ -2,6 +2,7 @@ package containerd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -43,6 +44,37 @@ func processes(path string) []int {
 		return nil
 	})
 	return pids
+}
+
+// How readily the kernel ends a process when memory runs out. A terminal and
+// what it starts go before the guest itself, and a guest before what runs it.
+const (
+	guestOOMScore = 0
+	execOOMScore  = 900
+)
+
+// killFirst makes a process in a cgroup, and what it will start, the first to go.
+// The folder stands for the process, so that a number that was taken anew is not
+// mistaken for it.
+func killFirst(pid int, cgroup string) error {
+	process, err := os.OpenRoot(filepath.Join("/proc", strconv.Itoa(pid)))
+	if err != nil {
+		return fmt.Errorf("open process: %w", err)
+	}
+	defer process.Close()
+	in, err := process.ReadFile("cgroup")
+	if err != nil {
+		return fmt.Errorf("find cgroup of process: %w", err)
+	}
+	if at := ":" + cgroup; !strings.Contains(string(in), at+"\n") && !strings.Contains(string(in), at+"/") {
+		return fmt.Errorf("process %d is not in %s", pid, cgroup)
+	}
+	f, err := process.OpenFile("oom_score_adj", os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("open score: %w", err)
+	}
+	_, err = f.WriteString(strconv.Itoa(execOOMScore))
+	return errors.Join(err, f.Close())
 }
 
 // removeCgroup deletes an empty cgroup that a dead shim left, in every hierarchy.

@@ -66,6 +66,9 @@ func (d *Driver) Exec(ctx context.Context, id string, req nodewire.ExecRequest, 
 	if err := p.Start(calls); err != nil {
 		return 0, asStartFailure(err)
 	}
+	if err := killFirst(int(p.Pid()), d.cgroupPath(id)); err != nil { // it may have ended
+		d.log.Debug("mark process", "instance", id, "error", err)
+	}
 	stop := make(chan struct{})
 	defer close(stop)
 	// Not before the start: the shim has no input to close until then, and says nothing.

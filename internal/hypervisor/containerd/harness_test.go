@@ -223,7 +223,7 @@ var busyboxLayer = sync.OnceValue(func() []entry {
 		{name: "etc/group", body: "root:x:0:\napp:x:1000:\n", mode: 0o644},
 		{name: "dev/planted", kind: tar.TypeChar, mode: 0o666},
 	}
-	for _, applet := range []string{"sh", "cat", "echo", "ls", "id", "env", "dd", "df", "mknod", "sleep", "kill", "ps", "wget", "nc", "nslookup", "ping", "ip", "true", "false", "stty", "tail", "head", "yes", "touch", "stat", "hostname", "mkdir", "httpd", "grep", "seq", "wc", "trap", "printf", "setsid", "mount", "mv", "rm"} {
+	for _, applet := range []string{"sh", "cat", "echo", "ls", "id", "env", "dd", "df", "mknod", "sleep", "kill", "ps", "wget", "nc", "nslookup", "ping", "ip", "true", "false", "stty", "tail", "head", "yes", "touch", "stat", "hostname", "mkdir", "httpd", "grep", "seq", "wc", "trap", "printf", "setsid", "mount", "mv", "rm", "tr"} {
 		entries = append(entries, entry{name: "bin/" + applet, kind: tar.TypeSymlink, link: "busybox"})
 	}
 	return entries

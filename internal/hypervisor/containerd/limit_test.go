@@ -173,3 +173,25 @@ func TestExitCodeAndMemoryKill(t *testing.T) {
 		t.Errorf("exit with 0: %+v", g)
 	}
 }
+
+// TestATerminalGoesBeforeItsGuest: when memory runs out, the kernel ends what was
+// started in a terminal, not the guest.
+func TestATerminalGoesBeforeItsGuest(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	// The guest's own process is the largest by far.
+	s := spec("inst_bomb", c.push(t, v1.Config{}), "sh", "-c", "x=$(dd if=/dev/zero bs=1M count=16 2>/dev/null | tr '\\0' x); echo ready; sleep 1000; echo ${#x}")
+	s.PidsMax = 1000
+	c.start(t, s)
+	c.awaitReady(t, s.ID)
+	if out, _ := c.sh(t, s.ID, "sleep 0.5; cat /proc/self/oom_score_adj /proc/1/oom_score_adj"); out != "900\n0\n" {
+		t.Errorf("how readily a terminal and its guest are ended: %q", out)
+	}
+	c.sh(t, s.ID, "sleep 0.5; for i in $(seq 1 400); do (x=$(dd if=/dev/zero bs=100k count=5 2>/dev/null | tr '\\0' x); sleep 2; echo ${#x}) & done; wait")
+	if c.oomKills(s.ID) == 0 {
+		t.Error("the memory never ran out")
+	}
+	if g, err := c.find(context.Background(), s.ID); err != nil || g.State != hypervisor.Running {
+		t.Errorf("guest afterwards: %+v, %v", g, err)
+	}
+}

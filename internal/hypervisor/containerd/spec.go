@@ -55,6 +55,7 @@ func (d *Driver) createContainer(ctx context.Context, spec hypervisor.Spec, img 
 		oci.WithoutRunMount, // services keep folders of their images there, such as sshd's
 		withImageConfig(img, config.Config.User),
 		withDefaultPath,
+		withOOMScore,
 		withCommand(spec.Command),
 		oci.WithEnv(environment(spec)),
 		oci.WithHostname(spec.Name),
@@ -98,6 +99,13 @@ func withCommand(command []string) oci.SpecOpts {
 		}
 		return nil
 	}
+}
+
+// withOOMScore replaces what the daemon would hand down.
+func withOOMScore(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
+	score := guestOOMScore
+	s.Process.OOMScoreAdj = &score
+	return nil
 }
 
 // withDefaultPath serves images that name no PATH.
