@@ -17,8 +17,8 @@ const (
 const (
 	MeRead           Action = "me.read"
 	SessionDelete    Action = "session.delete"
-	PasswordUpdate   Action = "password.update" // one's own
-	PasswordReset    Action = "password.reset"  // anybody's
+	PasswordUpdate   Action = "password.update"   // one's own
+	PasswordReset    Action = "password.reset"    // anybody's
 	OrganisationList Action = "organisation.list" // one's own; all, for an operator
 
 	OrganisationCreate Action = "organisation.create"

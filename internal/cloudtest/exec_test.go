@@ -158,24 +158,28 @@ func TestTerminalOfASlowGuestStays(t *testing.T) {
 	}
 }
 
-// A client whose own reader is slow loses nothing: the guest waits for it.
+// A client whose own reader is slow loses nothing: the guest waits for it, and
+// nobody is cut off meanwhile, whether the rest lies on the way or in the guest.
 func TestTerminalOfASlowReaderLosesNothing(t *testing.T) {
 	t.Parallel()
 	_, acme, _ := running(t)
 	ctx := within(t, 60*time.Second)
-	big := strings.Repeat("0123456789abcdef", 1<<20) // 16 MiB
-	var got bytes.Buffer
-	pause := sync.OnceFunc(func() {
-		select {
-		case <-ctx.Done():
-		case <-time.After(5 * time.Second): // the cloud pings every second
-		}
-	})
-	code, err := acme.Exec(ctx, "default", "web-1", api.ExecOptions{Command: []string{"cat"}, Stdin: strings.NewReader(big),
-		Stdout: writerFunc(func(p []byte) (int, error) { pause(); return got.Write(p) })})
-	if err != nil || code != 0 || got.String() != big {
-		t.Errorf("%d %v, %d of %d bytes", code, err, got.Len(), len(big))
+	var all sync.WaitGroup
+	for _, size := range []int{256 << 10, 3 << 20, 16 << 20} {
+		all.Go(func() {
+			big := strings.Repeat("0123456789abcdef", size/16)
+			var got bytes.Buffer
+			reading, resume := context.WithTimeout(ctx, 5*time.Second) // the cloud pings every second
+			defer resume()
+			code, err := acme.Exec(ctx, "default", "web-1", api.ExecOptions{Command: []string{"cat"},
+				Stdin:  io.MultiReader(strings.NewReader(big), neverEnds{reading}),
+				Stdout: writerFunc(func(p []byte) (int, error) { <-reading.Done(); return got.Write(p) })})
+			if err != nil || code != 0 || got.String() != big {
+				t.Errorf("%d %v, %d of %d bytes", code, err, got.Len(), len(big))
+			}
+		})
 	}
+	all.Wait()
 }
 
 type writerFunc func(p []byte) (int, error)
