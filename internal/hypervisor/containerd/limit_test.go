@@ -187,7 +187,7 @@ func TestATerminalGoesBeforeItsGuest(t *testing.T) {
 	if out, _ := c.sh(t, s.ID, "sleep 0.5; cat /proc/self/oom_score_adj /proc/1/oom_score_adj"); out != "900\n0\n" {
 		t.Errorf("how readily a terminal and its guest are ended: %q", out)
 	}
-	c.sh(t, s.ID, "sleep 0.5; for i in $(seq 1 400); do (x=$(dd if=/dev/zero bs=100k count=5 2>/dev/null | tr '\\0' x); sleep 2; echo ${#x}) & done; wait")
+	c.sh(t, s.ID, "sleep 0.5; for i in $(seq 1 20); do (x=$(dd if=/dev/zero bs=1M count=4 2>/dev/null | tr '\\0' x); sleep 1; : ${#x}) & done; wait")
 	if c.oomKills(s.ID) == 0 {
 		t.Error("the memory never ran out")
 	}
