@@ -2,9 +2,11 @@ package containerd
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -83,4 +85,79 @@ func TestLogsAreBoundedAndNeverBlock(t *testing.T) {
 	if got := c.logs(t, s.ID, hypervisor.LogOptions{Tail: 3}); got != "5999999\n6000000\nend\n" {
 		t.Errorf("last lines: %q", got)
 	}
+}
+
+// TestALoudGuestDoesNotLoadItsHost: the log writer is outside the guest's limits.
+func TestALoudGuestDoesNotLoadItsHost(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	for i, script := range []string{"yes", "while :; do echo; done"} { // many bytes, and many writes
+		s := spec(fmt.Sprintf("inst_yes%d", i), c.push(t, v1.Config{}), "sh", "-c", script)
+		c.start(t, s)
+		writer := 0
+		eventually(t, 10*time.Second, "the log writer", func() bool {
+			all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+			for _, path := range all {
+				if raw, _ := os.ReadFile(path); strings.Contains(string(raw), LogWriterCommand+"\x00"+c.logDir(s.ID)) {
+					writer, _ = strconv.Atoi(strings.Split(path, "/")[2])
+				}
+			}
+			return writer != 0
+		})
+		wait := func(d time.Duration) { <-time.After(d) }
+		wait(3 * time.Second) // for the burst to be over
+		begin, before := time.Now(), cpuTime(t, writer)
+		wait(3 * time.Second)
+		share := float64(cpuTime(t, writer)-before) / float64(time.Since(begin))
+		t.Logf("%q: the log writer takes %.1f %% of a CPU", script, 100*share)
+		if share > 0.2 {
+			t.Errorf("%q: the log writer takes %.0f %% of a CPU", script, 100*share)
+		}
+		if err := c.Remove(context.Background(), s.ID, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func cpuTime(t *testing.T, pid int) time.Duration {
+	t.Helper()
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(raw), ") ")
+	fields := strings.Fields(after)
+	user, _ := strconv.Atoi(fields[11])
+	system, _ := strconv.Atoi(fields[12])
+	return time.Duration(user+system) * 10 * time.Millisecond // the kernel counts in hundredths
+}
+
+func TestLogPace(t *testing.T) {
+	t.Parallel()
+	read := func(bytes, each int) time.Duration {
+		begin := time.Now()
+		pw := &lockedBuffer{}
+		copyAll(pw, &zeros{bytes, each}, newPace())
+		if got := len(pw.String()); got != bytes {
+			t.Errorf("%d of %d bytes arrived", got, bytes)
+		}
+		return time.Since(begin)
+	}
+	if took := read(logBurst+logBytesPerSecond, 64<<10); took < 900*time.Millisecond {
+		t.Errorf("a second's worth beyond the burst was read in %s", took)
+	}
+	if took := read(200, 1); took < 200*logReadInterval {
+		t.Errorf("200 single bytes were read in %s", took)
+	}
+}
+
+// zeros gives so many, so many at a time.
+type zeros struct{ left, each int }
+
+func (z *zeros) Read(p []byte) (int, error) {
+	n := min(z.left, z.each, len(p))
+	if z.left -= n; n == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
 }

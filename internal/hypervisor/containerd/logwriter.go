@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // LogWriterCommand is the hidden first argument that makes the agent's program a
@@ -39,8 +40,9 @@ func LogWriter(dir string) error {
 		return fmt.Errorf("say that the log is ready: %w", err)
 	}
 	var both sync.WaitGroup
+	pace := newPace()
 	for _, stream := range []io.Reader{out, problem} {
-		both.Go(func() { copyAll(w, stream) })
+		both.Go(func() { copyAll(w, stream, pace) })
 	}
 	both.Wait()
 	return w.Close()
@@ -48,8 +50,8 @@ func LogWriter(dir string) error {
 
 // copyAll reads to the end whatever becomes of the writes: a full disk must not
 // block the guest.
-func copyAll(w io.Writer, r io.Reader) {
-	buf := make([]byte, 32<<10)
+func copyAll(w io.Writer, r io.Reader, pace *pace) {
+	buf := make([]byte, 64<<10) // what a pipe holds
 	for {
 		n, err := r.Read(buf)
 		if n > 0 {
@@ -58,6 +60,7 @@ func copyAll(w io.Writer, r io.Reader) {
 		if err != nil {
 			return
 		}
+		time.Sleep(pace.took(n))
 	}
 }
 
