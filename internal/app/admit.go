@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -24,6 +25,7 @@ const (
 	labelsMaximum  = 32
 	labelBytes     = 63
 	reservedPrefix = "TENON_"
+	aheadMaximum   = 2_000 // of a queue, that are looked at before a new one
 )
 
 var (
@@ -308,10 +310,33 @@ func (a *App) dryRun(ctx context.Context, c Call, w wish) (DryRun, error) {
 		return out, err
 	}
 	out.FreeNow = fits(nodes, w.flavor.Shape, func(n postgres.FleetNode) bool { return n.PoolID == w.pool.ID })
-	plan := placement.Decide(snapshot(nodes, w.pool.Name), []placement.Request{
-		{InstanceID: cloud.InstanceID{}.New(), Kind: w.image.Kind, Shape: w.flavor.Shape, Pool: w.pool.Name},
-	}, placement.Policy{})
-	d := plan.Decisions[0]
+	// Whoever waits already takes their place first.
+	var waiting []postgres.Waiting
+	if out.Ahead > 0 {
+		err := a.db.InSystem(ctx, func(tx *postgres.Tx) (err error) {
+			waiting, err = postgres.QueueOf(ctx, tx, w.pool.ID, aheadMaximum+1)
+			return err
+		})
+		if err != nil {
+			return out, err
+		}
+	}
+	if len(waiting) > aheadMaximum {
+		out.Reasons = []Reason{{Reason: "queue", Message: fmt.Sprintf("more than %d wait before it", aheadMaximum), Count: out.Ahead}}
+		return out, nil
+	}
+	requests := make([]placement.Request, 0, len(waiting)+1)
+	for _, q := range waiting {
+		requests = append(requests, placement.Request{InstanceID: q.ID, Kind: q.Kind, Shape: q.Shape, Pool: w.pool.Name, Order: q.QueuedAt.UnixMicro()})
+	}
+	own := cloud.InstanceID{}.New()
+	requests = append(requests, placement.Request{InstanceID: own, Kind: w.image.Kind, Shape: w.flavor.Shape, Pool: w.pool.Name, Order: math.MaxInt64})
+	plan := placement.Decide(snapshot(nodes, w.pool.Name), requests, placement.Policy{})
+	at := slices.IndexFunc(plan.Decisions, func(d placement.Decision) bool { return d.InstanceID == own })
+	if at < 0 {
+		return out, fmt.Errorf("decide about instance %s: no decision", own)
+	}
+	d := plan.Decisions[at]
 	out.StartsNow = d.Refusal == nil
 	if d.Refusal != nil {
 		for _, r := range d.Refusal.Reasons {

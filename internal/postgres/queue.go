@@ -164,3 +164,17 @@ func QueueRefuse(ctx context.Context, q Querier, list []Refused) (first []Standi
 	}
 	return first, projects, err
 }
+
+// QueueOf lists what waits in a pool, oldest first, as tenon_system.
+func QueueOf(ctx context.Context, q Querier, pool cloud.PoolID, limit int) ([]Waiting, error) {
+	rows, _ := q.Query(ctx, `
+		SELECT id, kind, gpu_count, gpu_model, gpu_mode, gpu_profile, vcpu, memory_mib, disk_mib, queued_at
+		FROM instance WHERE state = 'queued' AND desired_state = 'running' AND pool_id = $1
+		ORDER BY queued_at, id LIMIT $2`, pool, limit)
+	out, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (w Waiting, err error) {
+		err = row.Scan(&w.ID, &w.Kind, &w.Shape.GPUCount, &w.Shape.GPUModel, &w.Shape.GPUMode, &w.Shape.GPUProfile,
+			&w.Shape.VCPU, &w.Shape.MemoryMiB, &w.Shape.DiskMiB, &w.QueuedAt)
+		return w, err
+	})
+	return out, wrap("list the queue", err)
+}
