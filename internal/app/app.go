@@ -41,6 +41,7 @@ type App struct {
 	seen      seen
 	feeds     feeds
 	lanes     lanes
+	rates     rates
 }
 
 // New makes the use-cases; it starts nothing.

@@ -142,7 +142,9 @@ func (a *App) Authenticate(ctx context.Context, credential, orgRef string) (clou
 	var err error
 	if api {
 		if err = authn.SecretCheck(authn.PrefixAPI, credential); err == nil {
-			who, err = a.byToken(ctx, credential, now)
+			if who, err = a.byToken(ctx, credential, now); err == nil && orgRef != "" {
+				err = a.tokenIsFor(ctx, who, orgRef)
+			}
 		}
 	} else {
 		var access authn.Access
@@ -179,6 +181,25 @@ func (a *App) byToken(ctx context.Context, credential string, now time.Time) (cl
 		return cloud.Actor{}, err
 	}
 	return tokenActor(t, now)
+}
+
+// tokenIsFor refuses a request that names another organisation than its token's:
+// it would be carried out where nobody meant it.
+func (a *App) tokenIsFor(ctx context.Context, who cloud.Actor, orgRef string) error {
+	if orgRef == who.OrgID.String() {
+		return nil
+	}
+	return a.db.InAPI(ctx, postgres.Scope{Org: who.OrgID}, func(tx *postgres.Tx) error {
+		own, err := postgres.OrgGet(ctx, tx, postgres.RefTo(who.OrgID))
+		if err != nil {
+			return err
+		}
+		if own.Name == orgRef {
+			return nil
+		}
+		e := cloud.Invalid(cloud.Field{Location: "header.Tenon-Org", Message: "the token is for organisation " + own.Name + " alone"})
+		return e.WithHint("leave the header out, or take a token of the organisation that you mean")
+	})
 }
 
 func tokenActor(t postgres.TokenStanding, now time.Time) (cloud.Actor, error) {

@@ -2,11 +2,14 @@ package app
 
 import (
 	"context"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/tenon-cloud/tenon/internal/authz"
 	"github.com/tenon-cloud/tenon/internal/billing"
 	"github.com/tenon-cloud/tenon/internal/cloud"
+	"github.com/tenon-cloud/tenon/internal/gpu"
 	"github.com/tenon-cloud/tenon/internal/postgres"
 )
 
@@ -35,6 +38,44 @@ func (t tariff) rate(s cloud.Shape) (micros int64, priced bool) {
 	return micros, len(missing) == 0
 }
 
+// ratesFor is how long a price list is remembered for answers that only show it.
+const ratesFor = 5 * time.Second
+
+type rates struct {
+	mu     sync.Mutex
+	prices []postgres.Price
+	until  time.Time
+}
+
+func (r *rates) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.until = time.Time{}
+}
+
+// WithPrice adds to an instance what it costs, for the answer to a change of it.
+func (a *App) WithPrice(ctx context.Context, c Call, i cloud.Instance) (InstanceDetail, error) {
+	now := a.now()
+	a.rates.mu.Lock()
+	prices, fresh := a.rates.prices, now.Before(a.rates.until)
+	a.rates.mu.Unlock()
+	if !fresh {
+		err := a.db.InAPI(ctx, postgres.ScopeOf(c.Actor), func(tx *postgres.Tx) (err error) {
+			prices, err = postgres.PriceList(ctx, tx)
+			return err
+		})
+		if err != nil {
+			return InstanceDetail{}, err
+		}
+		a.rates.mu.Lock()
+		a.rates.prices, a.rates.until = prices, now.Add(ratesFor)
+		a.rates.mu.Unlock()
+	}
+	out := InstanceDetail{Instance: i, Currency: currency, Simulated: i.Simulated}
+	out.PricePerHourMicros, out.Priced = tariffAt(prices, now).rate(i.Shape)
+	return out, nil
+}
+
 // PriceList lists every version.
 func (a *App) PriceList(ctx context.Context, c Call) ([]Price, error) {
 	if err := may(c, authz.PriceList, c.Actor.OrgID); err != nil {
@@ -54,6 +95,26 @@ func (a *App) PriceList(ctx context.Context, c Call) ([]Price, error) {
 	return out, err
 }
 
+// skuOf settles the names of a card and a profile, as a flavor's are; what it does
+// not know is left as it is, to be refused.
+func skuOf(sku string) string {
+	parts := strings.Split(sku, "/")
+	if len(parts) != 3 || parts[0] != "gpu" {
+		return sku
+	}
+	model, err := gpu.ModelByName(parts[1])
+	if err != nil {
+		return sku
+	}
+	profile := parts[2]
+	if profile != gpu.Whole {
+		if profile, err = model.Class(profile); err != nil {
+			return sku
+		}
+	}
+	return billing.GPUSKU(model.Key, profile)
+}
+
 func priceOf(p postgres.Price) Price {
 	name, unit := billing.Describe(p.SKU)
 	return Price{ID: p.ID, SKU: p.SKU, Name: name, Unit: unit, Currency: p.Currency, MicrosPerHour: p.MicrosPerHour, StartsAt: p.StartsAt}
@@ -66,6 +127,7 @@ func (a *App) PriceCreate(ctx context.Context, c Call, in PriceInput) (Price, er
 		return Price{}, err
 	}
 	var fields []cloud.Field
+	in.SKU = skuOf(in.SKU)
 	if err := billing.ParseSKU(in.SKU); err != nil {
 		fields = append(fields, cloud.Field{Location: "body.sku", Message: err.Error(), Value: in.SKU})
 	}
@@ -97,6 +159,7 @@ func (a *App) PriceCreate(ctx context.Context, c Call, in PriceInput) (Price, er
 			}
 			return keep(tx, out)
 		})
+		a.rates.forget()
 		return out, err
 	})
 }

@@ -56,6 +56,7 @@ type surface interface {
 	InstanceList(ctx context.Context, c Call, project string, f InstanceFilter, p Page) (List[InstanceDetail], error)
 	InstanceGet(ctx context.Context, c Call, project, instance string) (InstanceDetail, error)
 	InstanceCreate(ctx context.Context, c Call, project string, in InstanceInput) (cloud.Instance, error)
+	WithPrice(ctx context.Context, c Call, i cloud.Instance) (InstanceDetail, error)
 	InstanceDryRun(ctx context.Context, c Call, project string, in InstanceInput) (DryRun, error)
 	InstanceStart(ctx context.Context, c Call, project, instance string, ifMatch int64) (cloud.Instance, error) // ifMatch 0: not asked for
 	InstanceStop(ctx context.Context, c Call, project, instance string, ifMatch int64) (cloud.Instance, error)

@@ -66,6 +66,9 @@ func (a *App) Usage(ctx context.Context, c Call, project string, q UsageQuery) (
 	bill := billing.Make(usage, billingPrices(prices), q.From, q.To, by)
 	out := UsageReport{From: q.From, To: q.To, GroupBy: q.GroupBy, Currency: currency, TotalMicros: bill.TotalMicros,
 		Running: bill.Running, RateMicros: bill.RateMicros, Unpriced: bill.Unpriced}
+	if q.From.After(a.now()) {
+		out.Running, out.RateMicros = 0, 0 // what runs now may not run then
+	}
 	for _, l := range bill.Lines {
 		name, unit := billing.Describe(l.SKU)
 		hours, _ := l.Hours.Float64()

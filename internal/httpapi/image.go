@@ -2,6 +2,10 @@ package httpapi
 
 import (
 	"context"
+	"net"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/tenon-cloud/tenon/api"
 	"github.com/tenon-cloud/tenon/internal/app"
@@ -37,12 +41,9 @@ func (s *server) imageGet(ctx context.Context, in *struct {
 	return oneOf(i, err, imageOf)
 }
 
-func (s *server) imageCreate(ctx context.Context, in *struct {
-	Creating
-	Body api.ImageCreate
-}) (*out[api.Image], error) {
+func (s *server) imageCreate(ctx context.Context, in *imageInput) (*out[api.Image], error) {
 	i, err := s.app.ImageCreate(ctx, call(ctx, in.IdempotencyKey), app.ImageInput{
-		Name: in.Body.Name, Kind: cloud.InstanceKind(in.Body.Kind), Ref: in.Body.Ref, Description: in.Body.Description, Offered: in.Body.Offered,
+		Name: in.Body.Name, Kind: cloud.InstanceKind(in.Body.Kind), Ref: withoutOwnHost(in.Body.Ref, in.host), Description: in.Body.Description, Offered: in.Body.Offered,
 	})
 	return oneOf(i, err, imageOf)
 }
@@ -59,4 +60,40 @@ func imageOf(i cloud.Image) api.Image {
 		ID: i.ID.String(), Name: i.Name, Kind: string(i.Kind), Ref: i.Ref, Digest: i.Digest, SizeBytes: i.SizeBytes,
 		Description: i.Description, Offered: i.OrgID.IsZero(), CreatedAt: i.CreatedAt.UTC(),
 	}
+}
+
+type imageInput struct {
+	Creating
+	Body api.ImageCreate
+	host string
+}
+
+// Resolve implements huma.Resolver.
+func (in *imageInput) Resolve(ctx huma.Context) []error {
+	in.host = ctx.Host()
+	return in.Strict.Resolve(ctx)
+}
+
+// withoutOwnHost takes our own address, as the client found it, off a reference:
+// what is in this cloud's registry is named without a host.
+func withoutOwnHost(ref, own string) string {
+	first, rest, ok := strings.Cut(ref, "/")
+	if !ok || first == "" {
+		return ref
+	}
+	if strings.EqualFold(first, own) {
+		return rest
+	}
+	// One machine has several names for itself.
+	name, port, err := net.SplitHostPort(first)
+	ownName, ownPort, ownErr := net.SplitHostPort(own)
+	if err == nil && ownErr == nil && port == ownPort && isLoopback(name) && isLoopback(ownName) {
+		return rest
+	}
+	return ref
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }

@@ -51,7 +51,7 @@ func (s *server) instanceCreate(ctx context.Context, in *struct {
 	Body api.InstanceCreate
 }) (*tagged[api.Instance], error) {
 	i, err := s.app.InstanceCreate(ctx, call(ctx, in.IdempotencyKey), in.Project, instanceInput(in.Body))
-	return taggedInstance(i, err)
+	return s.taggedInstance(ctx, i, err)
 }
 
 func (s *server) instanceDryRun(ctx context.Context, in *struct {
@@ -87,29 +87,29 @@ type acting struct {
 
 type instanceAction func(ctx context.Context, c app.Call, project, instance string, ifMatch int64) (cloud.Instance, error)
 
-func act(ctx context.Context, in *acting, do instanceAction) (*tagged[api.Instance], error) {
+func (s *server) act(ctx context.Context, in *acting, do instanceAction) (*tagged[api.Instance], error) {
 	g, err := in.generation()
 	if err != nil {
 		return nil, err
 	}
 	i, err := do(ctx, call(ctx, in.IdempotencyKey), in.Project, in.Instance, g)
-	return taggedInstance(i, err)
+	return s.taggedInstance(ctx, i, err)
 }
 
 func (s *server) instanceStart(ctx context.Context, in *acting) (*tagged[api.Instance], error) {
-	return act(ctx, in, s.app.InstanceStart)
+	return s.act(ctx, in, s.app.InstanceStart)
 }
 
 func (s *server) instanceStop(ctx context.Context, in *acting) (*tagged[api.Instance], error) {
-	return act(ctx, in, s.app.InstanceStop)
+	return s.act(ctx, in, s.app.InstanceStop)
 }
 
 func (s *server) instanceRestart(ctx context.Context, in *acting) (*tagged[api.Instance], error) {
-	return act(ctx, in, s.app.InstanceRestart)
+	return s.act(ctx, in, s.app.InstanceRestart)
 }
 
 func (s *server) instanceDelete(ctx context.Context, in *acting) (*tagged[api.Instance], error) {
-	return act(ctx, in, s.app.InstanceDelete)
+	return s.act(ctx, in, s.app.InstanceDelete)
 }
 
 func (s *server) instanceEvents(ctx context.Context, in *struct {
@@ -127,11 +127,16 @@ func instanceInput(b api.InstanceCreate) app.InstanceInput {
 	}
 }
 
-func taggedInstance(i cloud.Instance, err error) (*tagged[api.Instance], error) {
+func (s *server) taggedInstance(ctx context.Context, i cloud.Instance, err error) (*tagged[api.Instance], error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tagged[api.Instance]{ETag: etag(i.Generation), Body: instanceOf(i)}, nil
+	d, err := s.app.WithPrice(ctx, call(ctx, ""), i)
+	if err != nil { // it is done; the price is beside the point
+		s.log.WarnContext(ctx, "price of an instance", "instance", i.ID, "error", err)
+		d = app.InstanceDetail{Instance: i}
+	}
+	return &tagged[api.Instance]{ETag: etag(i.Generation), Body: instanceDetailOf(d)}, nil
 }
 
 func instanceDetailOf(d app.InstanceDetail) api.Instance {

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/tenon-cloud/tenon/api"
 	"github.com/tenon-cloud/tenon/internal/app"
@@ -69,7 +70,10 @@ func (s *server) quotaSet(ctx context.Context, in *struct {
 	Body api.QuotaUpdate
 }) (*out[api.List[api.Quota]], error) {
 	limits := map[cloud.QuotaResource]*int64{}
-	for _, q := range in.Body.Items {
+	for i, q := range in.Body.Items {
+		if _, twice := limits[cloud.QuotaResource(q.Resource)]; twice {
+			return nil, cloud.Invalid(cloud.Field{Location: fmt.Sprintf("body.items[%d].resource", i), Message: q.Resource + " is given twice"})
+		}
 		limits[cloud.QuotaResource(q.Resource)] = q.Limit
 	}
 	l, err := s.app.QuotaSet(ctx, call(ctx, ""), in.Project, limits)
