@@ -174,7 +174,7 @@ func failureText(i *api.Instance) string {
 		text += fmt.Sprintf(" (exit code %d)", *i.ExitCode)
 	}
 	if i.LastLines != "" {
-		text += "\n  its last lines:\n    " + strings.ReplaceAll(strings.TrimRight(i.LastLines, "\n"), "\n", "\n    ")
+		text += "\n  its last lines:\n    " + strings.ReplaceAll(strings.TrimRight(visible(i.LastLines), "\n"), "\n", "\n    ")
 	}
 	return text
 }

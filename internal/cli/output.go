@@ -3,8 +3,10 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
@@ -60,8 +62,26 @@ func (a *app) print(value any, fill func(*table)) error {
 	}
 	t := &table{}
 	fill(t)
-	_, err := fmt.Fprint(a.Out, t)
+	text := fmt.Sprint(t)
+	if _, isTerminal := terminal(a.Out); isTerminal {
+		text = visible(text)
+	}
+	_, err := fmt.Fprint(a.Out, text)
 	return err
+}
+
+// visible writes control characters as Go does: what a guest wrote must not move
+// the cursor, or retitle the window, of whoever looks at it.
+func visible(s string) string {
+	var b strings.Builder
+	for _, r := range strings.ReplaceAll(s, "\r\n", "\n") {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' || r == utf8.RuneError {
+			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
 }
 
 // printList is print for lists, which say so when they are empty.

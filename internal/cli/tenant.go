@@ -61,6 +61,9 @@ func (a *app) token() *cobra.Command {
 	create := &cobra.Command{
 		Use: "create NAME", Short: "Create an API token; its secret is shown once", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if days < 1 || days > 366 {
+				return usageError{errors.New("--days is 1 to 366"), cmd}
+			}
 			c, err := a.client()
 			if err != nil {
 				return err
