@@ -115,7 +115,13 @@ func build(ctx context.Context, config *configuration.Configuration) (app *handl
 }
 
 // ServeHTTP answers one request.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.app.ServeHTTP(w, r) }
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if isManifestPut(r) {
+		manifestPut(h.app, w, r)
+		return
+	}
+	h.app.ServeHTTP(w, r)
+}
 
 // Close ends the background clean-up of abandoned uploads.
 func (h *Handler) Close() error { return h.app.Shutdown() }

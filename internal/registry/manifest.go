@@ -1,0 +1,85 @@
+package registry
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+)
+
+const manifestMaximum = 4 << 20 // the library's own
+
+// manifestPut answers for a pushed manifest what the library leaves as an unknown
+// error of the server's: layers that lie elsewhere, which it never takes.
+func manifestPut(next http.Handler, w http.ResponseWriter, r *http.Request) {
+	var sent bytes.Buffer
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.TeeReader(r.Body, &limited{&sent, manifestMaximum}), r.Body}
+	next.ServeHTTP(&manifestAnswer{ResponseWriter: w, sent: &sent}, r)
+}
+
+func isManifestPut(r *http.Request) bool {
+	return r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/manifests/")
+}
+
+// limited keeps the beginning of what it is given.
+type limited struct {
+	*bytes.Buffer
+	left int
+}
+
+func (l *limited) Write(p []byte) (int, error) {
+	keep := p[:min(len(p), l.left)]
+	l.left -= len(keep)
+	_, _ = l.Buffer.Write(keep)
+	return len(p), nil
+}
+
+type manifestAnswer struct {
+	http.ResponseWriter
+	sent     *bytes.Buffer
+	answered bool
+}
+
+func (m *manifestAnswer) WriteHeader(status int) {
+	if status == http.StatusInternalServerError && layersElsewhere(m.sent.Bytes()) {
+		m.answered = true
+		m.Header().Del("Content-Length")
+		m.Header().Set("Content-Type", "application/json; charset=utf-8")
+		m.ResponseWriter.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(m.ResponseWriter, `{"errors":[{"code":"MANIFEST_INVALID","message":"manifest invalid","detail":"a layer lies at another address: this registry takes only images whose layers are all in it"}]}`+"\n")
+		return
+	}
+	m.ResponseWriter.WriteHeader(status)
+}
+
+func (m *manifestAnswer) Write(p []byte) (int, error) {
+	if m.answered {
+		return len(p), nil
+	}
+	return m.ResponseWriter.Write(p)
+}
+
+func layersElsewhere(manifest []byte) bool {
+	type descriptor struct {
+		MediaType string   `json:"mediaType"`
+		URLs      []string `json:"urls"`
+	}
+	var m struct {
+		Config    descriptor   `json:"config"`
+		Layers    []descriptor `json:"layers"`
+		Manifests []descriptor `json:"manifests"`
+	}
+	if json.Unmarshal(manifest, &m) != nil {
+		return false
+	}
+	for _, d := range append(append(m.Layers, m.Manifests...), m.Config) {
+		if len(d.URLs) > 0 || strings.Contains(d.MediaType, ".foreign.") {
+			return true
+		}
+	}
+	return false
+}
