@@ -65,7 +65,7 @@ type Price struct {
 
 // PriceCreate adds a version of a price.
 type PriceCreate struct {
-	SKU           string     `json:"sku" maxLength:"120" pattern:"^(gpu/[a-z0-9-]+/[a-z0-9+]+|vcpu|memory_gib)$" patternDescription:"gpu/<model>/<profile>, vcpu or memory_gib"`
+	SKU           string     `json:"sku" maxLength:"120" pattern:"^(gpu/[a-z0-9-]+/[a-z0-9+.]+|vcpu|memory_gib)$" patternDescription:"gpu/<model>/<profile>, vcpu or memory_gib"`
 	Currency      string     `json:"currency,omitempty" pattern:"^[A-Z]{3}$" patternDescription:"three capital letters" default:"USD"`
 	MicrosPerHour int64      `json:"micros_per_hour" minimum:"0" maximum:"1000000000000"`
 	StartsAt      *time.Time `json:"starts_at,omitempty" doc:"Now when absent; never in the past"`
