@@ -2,6 +2,7 @@ package containerd
 
 import (
 	"archive/tar"
+	"context"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -18,6 +19,7 @@ func TestNothingWritableLiesOutsideTheDisk(t *testing.T) {
 	c := newCloud(t)
 	s := spec("inst_files", c.push(t, v1.Config{}), "sleep", "1000")
 	s.CDIDevices = []string{c.grant(t, "files", 40)}
+	s.MemoryMiB = 160
 	g := c.start(t, s)
 
 	out, _ := c.sh(t, s.ID, "cd /etc; for f in hosts resolv.conf hostname; do dd if=/dev/zero of=$f bs=1M count=40; done; stat -c 'size %s' hosts resolv.conf hostname")
@@ -52,9 +54,15 @@ func TestNothingWritableLiesOutsideTheDisk(t *testing.T) {
 			t.Errorf("the host's %q is visible inside:\n%s", part, out)
 		}
 	}
-	// A memory file system is charged to the guest's memory.
-	if out, code := c.sh(t, s.ID, "dd if=/dev/zero of=/dev/full-of-zeros bs=1M count=100"); code == 0 {
-		t.Errorf("100 MiB of /dev in 64 MiB of memory: %s", out)
+	// What lies in a memory file system is charged to the guest's memory.
+	before := must(c.Stats(context.Background(), s.ID))
+	out, _ = c.sh(t, s.ID, "for d in /dev /dev/shm; do dd if=/dev/zero of=$d/zeros bs=1M count=30; done")
+	after := must(c.Stats(context.Background(), s.ID))
+	if grew := after.MemoryBytes - before.MemoryBytes; grew < 55<<20 {
+		t.Errorf("60 MiB of memory files count as %d bytes: %s", grew, out)
+	}
+	if out, code := c.sh(t, s.ID, "for i in $(seq 1 20); do dd if=/dev/zero of=/dev/mqueue/$i bs=1M count=10 || exit 1; done"); code == 0 {
+		t.Errorf("200 MiB of message queues: %s", out)
 	}
 }
 
