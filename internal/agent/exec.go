@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -95,10 +96,27 @@ func (a *Agent) serveExec(ctx context.Context, cancel context.CancelFunc, conn n
 		case errors.As(err, &f):
 			message = f.Message
 		}
+		if code, ok := shellCode(message); ok {
+			_ = out.write(nodewire.FrameStderr, []byte(message+"\n"))
+			out.last(nodewire.FrameExit, binary.BigEndian.AppendUint32(nil, uint32(code)))
+			return
+		}
 		out.last(nodewire.FrameError, []byte(message))
 		return
 	}
 	out.last(nodewire.FrameExit, binary.BigEndian.AppendUint32(nil, uint32(int32(code))))
+}
+
+// shellCode is what a shell exits with for a command that could not be run, by the
+// runtime's own words: 127 it is not there, 126 it can't be executed.
+func shellCode(message string) (code int32, ok bool) {
+	switch {
+	case !strings.HasPrefix(message, `exec: "`):
+		return 0, false
+	case strings.Contains(message, "not found"), strings.Contains(message, "no such file"):
+		return 127, true
+	}
+	return 126, true
 }
 
 // probeInterval is how long input may wait for the process before the peer is

@@ -44,8 +44,9 @@ func exitCodes() *cobra.Command {
   8  --wait saw the instance fail
 130  interrupted
 
-` + "`tenon instance shell NAME -- COMMAND`" + ` exits with the command's own code, or with
-255 when the terminal was lost before the command ended.`,
+` + "`tenon instance shell NAME -- COMMAND`" + ` exits with the command's own code: 127
+when there is no such command, 126 when it can't be executed. It exits with 255
+when the terminal was lost before the command ended.`,
 	}
 }
 
