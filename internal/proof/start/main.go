@@ -38,8 +38,9 @@ func run(ctx context.Context, state string, runs int, flavor string) error {
 		return err
 	}
 	tag := fmt.Sprintf("s%x", time.Now().UnixNano()&0xffffff)
+	w := watch(ctx, cloud)
 	// The first one pulls the image and stays: it is the model for the others.
-	model, _, _, err := ours(ctx, cloud, tag+"-model", flavor)
+	model, _, _, err := w.ours(ctx, cloud, tag+"-model", flavor)
 	if err != nil {
 		return err
 	}
@@ -51,7 +52,7 @@ func run(ctx context.Context, state string, runs int, flavor string) error {
 	defer hand.close()
 	var fromAnswer, fromRequest, manual []time.Duration
 	for n := range runs {
-		inst, answer, request, err := ours(ctx, cloud, fmt.Sprintf("%s-%d", tag, n), flavor)
+		inst, answer, request, err := w.ours(ctx, cloud, fmt.Sprintf("%s-%d", tag, n), flavor)
 		if err != nil {
 			return err
 		}
@@ -71,29 +72,51 @@ func run(ctx context.Context, state string, runs int, flavor string) error {
 	return nil
 }
 
-// ours creates an instance and watches it come to run, as a client sees it:
-// by asking, every few milliseconds.
-func ours(ctx context.Context, cloud *target.Target, name, flavor string) (inst *api.Instance, fromAnswer, fromRequest time.Duration, err error) {
+// watcher follows the project's events, as the console does: asking again and
+// again would load the very machine that is measured.
+type watcher struct{ running chan string }
+
+func watch(ctx context.Context, cloud *target.Target) *watcher {
+	w := &watcher{running: make(chan string, 64)}
+	go func() {
+		_ = cloud.Client.Events(ctx, target.Project, "", func(e api.Event) error {
+			if e.Verb == "running" || e.Verb == "failed" {
+				w.running <- e.ResourceID
+			}
+			return nil
+		})
+	}()
+	return w
+}
+
+// ours creates an instance and waits until the event says that it runs.
+func (w *watcher) ours(ctx context.Context, cloud *target.Target, name, flavor string) (inst *api.Instance, fromAnswer, fromRequest time.Duration, err error) {
 	asked := time.Now()
 	inst, err = cloud.Client.InstanceCreate(ctx, target.Project, api.InstanceCreate{Name: name, Image: "debian-12", Flavor: flavor, Command: []string{"sleep", "infinity"}})
 	if err != nil {
 		return nil, 0, 0, fmt.Errorf("create %s: %w", name, err)
 	}
 	answered := time.Now()
-	for inst.State != api.StateRunning {
-		if inst.State == api.StateFailed || time.Since(asked) > 2*time.Minute {
-			return nil, 0, 0, fmt.Errorf("%s is %s: %s", name, inst.State, inst.Message)
-		}
+	for limit := time.After(2 * time.Minute); ; {
 		select {
 		case <-ctx.Done():
 			return nil, 0, 0, ctx.Err()
-		case <-time.After(3 * time.Millisecond):
+		case <-limit:
+			return nil, 0, 0, fmt.Errorf("%s does not come to run", name)
+		case id := <-w.running:
+			if id != inst.ID {
+				continue
+			}
 		}
+		fromAnswer, fromRequest = time.Since(answered), time.Since(asked)
 		if inst, err = cloud.Client.InstanceGet(ctx, target.Project, inst.ID); err != nil {
 			return nil, 0, 0, err
 		}
+		if inst.State != api.StateRunning {
+			return nil, 0, 0, fmt.Errorf("%s is %s: %s", name, inst.State, inst.Message)
+		}
+		return inst, fromAnswer, fromRequest, nil
 	}
-	return inst, time.Since(answered), time.Since(asked), nil
 }
 
 // gone deletes an instance and waits for it.
