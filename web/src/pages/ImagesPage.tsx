@@ -8,6 +8,7 @@ import { queryClient } from '~/api/query.ts'
 import { useNow } from '~/lib/clock.ts'
 import { formatBytes } from '~/lib/format.ts'
 import { useTitle } from '~/lib/title.ts'
+import { ConfirmEnd } from '~/pages/ConfirmEnd.tsx'
 import { Button, buttonClass, IconButton } from '~/ui/Button.tsx'
 import { Dialog } from '~/ui/Dialog.tsx'
 import { TextField } from '~/ui/Field.tsx'
@@ -219,43 +220,18 @@ function AddImage({ open, onClose }: { open: boolean; onClose: () => void }) {
 }
 
 function RemoveImage({ image, onClose }: { image: Image | null; onClose: () => void }) {
-  const remove = useMutation({
-    mutationFn: (i: Image) => imageDelete(i.id),
-    onSuccess: (_, i) => {
-      toast('green', `${i.name} is removed`)
-      void queryClient.invalidateQueries({ queryKey: ['images'] })
-      onClose()
-    },
-  })
-  const failure = remove.error ? failureOf(remove.error, 'remove it') : null
   return (
-    <Dialog
-      open={image !== null}
-      onClose={() => {
-        remove.reset()
-        onClose()
-      }}
-      title={`Remove “${image?.name ?? ''}”?`}
-      actions={
-        <>
-          <Button onClick={onClose}>Keep it</Button>
-          <Button look="danger" busy={remove.isPending} onClick={() => image && remove.mutate(image)}>
-            Remove image
-          </Button>
-        </>
-      }
+    <ConfirmEnd
+      thing={image}
+      verb="Remove"
+      noun="image"
+      done="removed"
+      queryKey="images"
+      end={imageDelete}
+      onClose={onClose}
     >
-      {failure && (
-        <div className="mb-3">
-          <Notice tone="red" requestId={failure.requestId}>
-            {failure.message}
-          </Notice>
-        </div>
-      )}
-      <p>
-        New instances can’t be made from it any more. What runs goes on running, and the layers in the
-        registry stay where they are.
-      </p>
-    </Dialog>
+      New instances can’t be made from it any more; the layers in the registry stay where they are. While an
+      instance that was made from it exists, removal is refused.
+    </ConfirmEnd>
   )
 }

@@ -5,6 +5,7 @@ import { queryClient } from '~/api/query.ts'
 import { type Token, tokenCreate, tokenRevoke, tokensQuery } from '~/api/token.ts'
 import { useNow } from '~/lib/clock.ts'
 import { useTitle } from '~/lib/title.ts'
+import { ConfirmEnd } from '~/pages/ConfirmEnd.tsx'
 import { Button } from '~/ui/Button.tsx'
 import { CodeBlock } from '~/ui/CopyButton.tsx'
 import { Dialog } from '~/ui/Dialog.tsx'
@@ -14,7 +15,6 @@ import { Empty, ErrorState, Notice, Stale } from '~/ui/State.tsx'
 import { StatusPill } from '~/ui/StatusPill.tsx'
 import { type Column, Table } from '~/ui/Table.tsx'
 import { Ago } from '~/ui/Time.tsx'
-import { toast } from '~/ui/Toast.tsx'
 
 function stateOf(t: Token, now: number): { tone: 'green' | 'grey' | 'amber'; word: string } {
   if (t.revoked_at) return { tone: 'grey', word: 'Revoked' }
@@ -209,42 +209,17 @@ function CreateToken({ open, onClose }: { open: boolean; onClose: () => void }) 
 }
 
 function RevokeToken({ token, onClose }: { token: Token | null; onClose: () => void }) {
-  const revoke = useMutation({
-    mutationFn: (t: Token) => tokenRevoke(t.id),
-    onSuccess: (_, t) => {
-      toast('green', `${t.name} is revoked`)
-      void queryClient.invalidateQueries({ queryKey: ['tokens'] })
-      onClose()
-    },
-  })
-  const failure = revoke.error ? failureOf(revoke.error, 'revoke it') : null
   return (
-    <Dialog
-      open={token !== null}
-      onClose={() => {
-        revoke.reset()
-        onClose()
-      }}
-      title={`Revoke “${token?.name ?? ''}”?`}
-      actions={
-        <>
-          <Button onClick={onClose}>Keep it</Button>
-          <Button look="danger" busy={revoke.isPending} onClick={() => token && revoke.mutate(token)}>
-            Revoke token
-          </Button>
-        </>
-      }
+    <ConfirmEnd
+      thing={token}
+      verb="Revoke"
+      noun="token"
+      done="revoked"
+      queryKey="tokens"
+      end={tokenRevoke}
+      onClose={onClose}
     >
-      {failure && (
-        <div className="mb-3">
-          <Notice tone="red" requestId={failure.requestId}>
-            {failure.message}
-          </Notice>
-        </div>
-      )}
-      <p>
-        Whatever uses it is refused from now on. This can’t be undone; a new token can be made at any time.
-      </p>
-    </Dialog>
+      Whatever uses it is refused from now on. This can’t be undone; a new token can be made at any time.
+    </ConfirmEnd>
   )
 }
