@@ -140,3 +140,34 @@ type Alarm struct {
 	AcknowledgedAt *time.Time `json:"acknowledged_at,omitempty"`
 	ClearedAt      *time.Time `json:"cleared_at,omitempty"`
 }
+
+// NodeStay is what a drain leaves on a node, and why.
+type NodeStay struct {
+	InstanceID string `json:"instance_id,omitempty"`
+	Instance   string `json:"instance,omitempty" doc:"Name; operators see no more of a tenant's instance"`
+	Org        string `json:"org,omitempty"`
+	VolumeID   string `json:"volume_id,omitempty"`
+	Kind       string `json:"kind"`
+	State      string `json:"state"`
+	Reason     string `json:"reason" doc:"For programs: running, held, volume, stopping, fenced_claim, orphan"`
+	Message    string `json:"message" doc:"Why it stays, and what would move it"`
+}
+
+// Replica is one process of the control plane.
+type Replica struct {
+	ID        string    `json:"id"`
+	Address   string    `json:"address"`
+	Version   string    `json:"version"`
+	Leader    bool      `json:"leader"`
+	Nodes     int       `json:"nodes" doc:"How many are connected to it"`
+	StartedAt time.Time `json:"started_at"`
+	SeenAt    time.Time `json:"seen_at"`
+}
+
+// Orphan is what a node runs or keeps and nobody assigned. It is never destroyed
+// unless an operator says so.
+type Orphan struct {
+	Driver string `json:"driver"`
+	ID     string `json:"id"`
+	What   string `json:"what"`
+}

@@ -58,6 +58,13 @@ type Instance struct {
 	LastLines          string     `json:"last_lines,omitempty" doc:"Of its log, when it ended by itself"`
 	Node               string     `json:"node,omitempty"`
 	Address            string     `json:"address,omitempty" doc:"On its node's bridge"`
+	OnStop             string     `json:"on_stop" enum:"release,hold" doc:"What a stop does with its place: release it, or hold it, charged as if it ran (VMs)"`
+	Held               bool       `json:"held" doc:"Stopped, and keeps its place and its GPUs; charged"`
+	OnNodeLoss         string     `json:"on_node_loss" enum:"wait,restart" doc:"When its node is lost: wait for it, or start elsewhere once the node is fenced"`
+	SSHKeys            []string   `json:"ssh_keys,omitempty" doc:"Authorised at its first boot (VMs)"`
+	Volumes            []Volume   `json:"volumes,omitempty" doc:"Data that outlives a stop"`
+	IdleSince          *time.Time `json:"idle_since,omitempty" doc:"Notebooks: since when nothing went on"`
+	IdleStopAt         *time.Time `json:"idle_stop_at,omitempty" doc:"When the project's policy will stop it, if it stays idle"`
 	Simulated          bool       `json:"simulated" doc:"Its GPUs, or the whole guest, are simulated"`
 	GPUs               []Claim    `json:"gpus,omitempty" doc:"What it holds now"`
 	PricePerHourMicros *int64     `json:"price_per_hour_micros,omitempty" doc:"While it runs; absent when a price is missing"`
@@ -72,28 +79,36 @@ type Instance struct {
 
 // InstanceCreate asks for an instance.
 type InstanceCreate struct {
-	Name    string            `json:"name" minLength:"1" maxLength:"63" pattern:"^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$" patternDescription:"lower-case letters, digits and hyphens, beginning with a letter and not ending with a hyphen" example:"web-1"`
-	Image   string            `json:"image" minLength:"1" maxLength:"255" doc:"Name or id of an image" example:"debian-12"`
-	Flavor  string            `json:"flavor" minLength:"1" maxLength:"255" doc:"Name or id of a flavor"`
-	Kind    string            `json:"kind,omitempty" enum:"container,vm,notebook" doc:"The image's kind when absent"`
-	Pool    string            `json:"pool,omitempty" maxLength:"63" doc:"Where it may run; simulated nodes get work only when their pool is named" example:"default"`
-	Command []string          `json:"command,omitempty" maxItems:"64" doc:"Replaces the image's entry point and command"`
-	Env     map[string]string `json:"env,omitempty" doc:"Environment; at most 128 variables, 32 KiB in all"`
-	Labels  map[string]string `json:"labels,omitempty" doc:"At most 32"`
-	Wait    *bool             `json:"wait,omitempty" doc:"false: refuse with 507 instead of queueing when nothing is free now"`
+	Name       string            `json:"name" minLength:"1" maxLength:"63" pattern:"^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$" patternDescription:"lower-case letters, digits and hyphens, beginning with a letter and not ending with a hyphen" example:"web-1"`
+	Image      string            `json:"image" minLength:"1" maxLength:"255" doc:"Name or id of an image" example:"debian-12"`
+	Flavor     string            `json:"flavor" minLength:"1" maxLength:"255" doc:"Name or id of a flavor"`
+	Kind       string            `json:"kind,omitempty" enum:"container,vm,notebook" doc:"The image's kind when absent"`
+	Pool       string            `json:"pool,omitempty" maxLength:"63" doc:"Where it may run; simulated nodes get work only when their pool is named" example:"default"`
+	Command    []string          `json:"command,omitempty" maxItems:"64" doc:"Replaces the image's entry point and command"`
+	Env        map[string]string `json:"env,omitempty" doc:"Environment; at most 128 variables, 32 KiB in all"`
+	Labels     map[string]string `json:"labels,omitempty" doc:"At most 32"`
+	SSHKeys    []string          `json:"ssh_keys,omitempty" maxItems:"16" doc:"Public keys in OpenSSH's form, authorised at the first boot (VMs)"`
+	UserData   string            `json:"user_data,omitempty" maxLength:"65536" doc:"For cloud-init, as it is (VMs); kept sealed and never shown again"`
+	OnStop     string            `json:"on_stop,omitempty" enum:"release,hold" doc:"release when absent; hold is for VMs"`
+	OnNodeLoss string            `json:"on_node_loss,omitempty" enum:"wait,restart" doc:"wait when absent"`
+	Wait       *bool             `json:"wait,omitempty" doc:"false: refuse with 507 instead of queueing when nothing is free now"`
 }
 
 // DryRun asks what a create would do.
 type DryRun struct {
-	Name    string            `json:"name,omitempty" maxLength:"63"`
-	Image   string            `json:"image" minLength:"1" maxLength:"255"`
-	Flavor  string            `json:"flavor" minLength:"1" maxLength:"255"`
-	Kind    string            `json:"kind,omitempty" enum:"container,vm,notebook"`
-	Pool    string            `json:"pool,omitempty" maxLength:"63"`
-	Command []string          `json:"command,omitempty" maxItems:"64"`
-	Env     map[string]string `json:"env,omitempty"`
-	Labels  map[string]string `json:"labels,omitempty"`
-	Wait    *bool             `json:"wait,omitempty"`
+	Name       string            `json:"name,omitempty" maxLength:"63"`
+	Image      string            `json:"image" minLength:"1" maxLength:"255"`
+	Flavor     string            `json:"flavor" minLength:"1" maxLength:"255"`
+	Kind       string            `json:"kind,omitempty" enum:"container,vm,notebook"`
+	Pool       string            `json:"pool,omitempty" maxLength:"63"`
+	Command    []string          `json:"command,omitempty" maxItems:"64"`
+	Env        map[string]string `json:"env,omitempty"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	SSHKeys    []string          `json:"ssh_keys,omitempty" maxItems:"16"`
+	UserData   string            `json:"user_data,omitempty" maxLength:"65536"`
+	OnStop     string            `json:"on_stop,omitempty" enum:"release,hold"`
+	OnNodeLoss string            `json:"on_node_loss,omitempty" enum:"wait,restart"`
+	Wait       *bool             `json:"wait,omitempty"`
 }
 
 // DryRunResult is what a create would cost and whether it would start now.
@@ -151,4 +166,46 @@ type Sample struct {
 	GPUMemoryMiB    *float64  `json:"gpu_memory_mib,omitempty"`
 	GPUPowerWatts   *float64  `json:"gpu_power_watts,omitempty"`
 	GPUTemperatureC *float64  `json:"gpu_temperature_c,omitempty"`
+}
+
+// Volume is data of an instance that outlives a stop; it goes with the instance.
+type Volume struct {
+	ID      string `json:"id"`
+	Role    string `json:"role" enum:"root,home" doc:"A VM's disk, or a notebook's home folder"`
+	SizeMiB int64  `json:"size_mib"`
+	UsedMiB *int64 `json:"used_mib,omitempty" doc:"As its node last measured"`
+	State   string `json:"state" enum:"pending,present,deleting,deleted,lost"`
+	Node    string `json:"node,omitempty" doc:"Where it lies; its instance can run only there. For operators"`
+	Message string `json:"message,omitempty"`
+}
+
+// InstanceStop says what a stop does with the instance's place.
+type InstanceStop struct {
+	GPU string `json:"gpu,omitempty" enum:"release,hold" doc:"The instance's own on_stop when absent; hold is for VMs. A stopped one that is held is released with release"`
+}
+
+// InstanceStart says how to start.
+type InstanceStart struct {
+	WithoutGPU bool `json:"without_gpu,omitempty" doc:"Start without its GPUs and without their price, to save its data; the next plain start asks for them again (VMs and notebooks)"`
+}
+
+// InstanceUpdate changes what is given; a flavor only while stopped and not held.
+type InstanceUpdate struct {
+	Flavor     *string `json:"flavor,omitempty" maxLength:"255" doc:"Name or id; its disk may not be smaller"`
+	OnStop     *string `json:"on_stop,omitempty" enum:"release,hold"`
+	OnNodeLoss *string `json:"on_node_loss,omitempty" enum:"wait,restart"`
+}
+
+// Opened is the address of a web server inside an instance, on a host of its
+// own. The link signs its first visitor in, once, soon.
+type Opened struct {
+	URL       string    `json:"url" doc:"Good for one visit, within 30 seconds"`
+	Host      string    `json:"host" doc:"Where it stays open, for whoever may use the instance"`
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+// TicketCreate says what a ticket opens.
+type TicketCreate struct {
+	For  string `json:"for,omitempty" enum:"exec,console,screen,port" default:"exec"`
+	Port int    `json:"port,omitempty" minimum:"1" maximum:"65535" doc:"With for=port"`
 }

@@ -170,3 +170,19 @@ type UsageLine struct {
 	Unit       string  `json:"unit" example:"GPU hours"`
 	CostMicros int64   `json:"cost_micros"`
 }
+
+// RegistryCredential opens a registry that is not the embedded one, for the
+// images of a project. Its password is kept sealed and never shown.
+type RegistryCredential struct {
+	ID        string    `json:"id"`
+	Host      string    `json:"host" example:"ghcr.io"`
+	Username  string    `json:"username"`
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// RegistryCredentialCreate adds one, or replaces the host's.
+type RegistryCredentialCreate struct {
+	Host     string `json:"host" minLength:"1" maxLength:"255"`
+	Username string `json:"username" maxLength:"255"`
+	Password string `json:"password" minLength:"1" maxLength:"4096"`
+}

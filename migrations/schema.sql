@@ -149,7 +149,7 @@ BEGIN
     END IF;
     -- What holds slots has a node: a state without one frees nothing by itself.
     IF NEW.node_id IS NULL AND OLD.node_id IS NOT NULL AND EXISTS (
-        SELECT FROM gpu_claim WHERE instance_id = NEW.id) THEN
+        SELECT FROM gpu_claim WHERE instance_id = NEW.id AND NOT fenced) THEN
         RAISE EXCEPTION 'instance % leaves its node with claims held', OLD.id
             USING ERRCODE = 'check_violation', CONSTRAINT = 'instance_claims_held';
     END IF;
@@ -207,6 +207,23 @@ BEGIN
         OR (to_jsonb(OLD) - 'ended_at') IS DISTINCT FROM (to_jsonb(NEW) - 'ended_at') THEN
         RAISE EXCEPTION 'segment % is a record: it may be closed once, and never changed', OLD.id
             USING ERRCODE = 'check_violation', CONSTRAINT = 'segment_record';
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION public.volume_guard() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    IF NEW.size_mib < OLD.size_mib THEN
+        RAISE EXCEPTION 'volume % can not shrink', OLD.id USING ERRCODE = 'check_violation', CONSTRAINT = 'volume_shrinks';
+    END IF;
+    -- Local data does not move by itself.
+    IF OLD.state = 'present' AND NEW.node_id IS DISTINCT FROM OLD.node_id THEN
+        RAISE EXCEPTION 'volume % can not move', OLD.id USING ERRCODE = 'check_violation', CONSTRAINT = 'volume_moves';
+    END IF;
+    IF OLD.state = 'deleted' THEN
+        RAISE EXCEPTION 'volume % is deleted', OLD.id USING ERRCODE = 'check_violation', CONSTRAINT = 'volume_deleted';
     END IF;
     RETURN NEW;
 END $$;
@@ -362,7 +379,8 @@ CREATE TABLE public.gpu_claim (
     geometry text NOT NULL,
     profile text NOT NULL,
     slots int4range NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    fenced boolean DEFAULT false NOT NULL
 );
 
 CREATE TABLE public.idempotency (
@@ -389,6 +407,7 @@ CREATE TABLE public.image (
     description text DEFAULT ''::text NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     deleted_at timestamp with time zone,
+    credential_id uuid,
     CONSTRAINT image_digest_check CHECK ((digest ~ '^sha256:[0-9a-f]{64}$'::text)),
     CONSTRAINT image_kind_check CHECK ((kind = ANY (ARRAY['container'::text, 'vm'::text, 'notebook'::text]))),
     CONSTRAINT image_name_check CHECK ((name ~ '^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$'::text))
@@ -438,14 +457,25 @@ CREATE TABLE public.instance (
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     event_seq bigint DEFAULT 0 NOT NULL,
     metered_seq bigint DEFAULT 0 NOT NULL,
+    on_stop text DEFAULT 'release'::text NOT NULL,
+    held boolean DEFAULT false NOT NULL,
+    on_node_loss text DEFAULT 'wait'::text NOT NULL,
+    ssh_keys text[] DEFAULT '{}'::text[] NOT NULL,
+    user_data bytea,
+    idle_since timestamp with time zone,
+    idle_warned_at timestamp with time zone,
     CONSTRAINT instance_check CHECK (((image_org_id = org_id) OR (image_org_id = '00000000-0000-7000-8000-000000000000'::uuid))),
-    CONSTRAINT instance_check1 CHECK (((node_id IS NOT NULL) = (state = ANY (ARRAY['starting'::text, 'running'::text, 'stopping'::text, 'deleting'::text])))),
     CONSTRAINT instance_check2 CHECK (((deleted_at IS NOT NULL) = (state = 'deleted'::text))),
     CONSTRAINT instance_check3 CHECK ((metered_seq <= event_seq)),
     CONSTRAINT instance_desired_state_check CHECK ((desired_state = ANY (ARRAY['running'::text, 'stopped'::text, 'deleted'::text]))),
+    CONSTRAINT instance_hold CHECK (((NOT held) OR ((state = 'stopped'::text) AND (kind = 'vm'::text)))),
     CONSTRAINT instance_kind_check CHECK ((kind = ANY (ARRAY['container'::text, 'vm'::text, 'notebook'::text]))),
     CONSTRAINT instance_last_lines_check CHECK ((octet_length(last_lines) <= 65536)),
     CONSTRAINT instance_name_check CHECK ((name ~ '^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$'::text)),
+    CONSTRAINT instance_node CHECK (((node_id IS NOT NULL) = ((state = ANY (ARRAY['starting'::text, 'running'::text, 'stopping'::text, 'deleting'::text])) OR held))),
+    CONSTRAINT instance_on_node_loss_check CHECK ((on_node_loss = ANY (ARRAY['wait'::text, 'restart'::text]))),
+    CONSTRAINT instance_on_stop CHECK (((on_stop = 'release'::text) OR (kind = 'vm'::text))),
+    CONSTRAINT instance_on_stop_check CHECK ((on_stop = ANY (ARRAY['release'::text, 'hold'::text]))),
     CONSTRAINT instance_progress_check CHECK (((progress >= 0) AND (progress <= 100))),
     CONSTRAINT instance_state_check CHECK ((state = ANY (ARRAY['queued'::text, 'starting'::text, 'running'::text, 'stopping'::text, 'stopped'::text, 'failed'::text, 'deleting'::text, 'deleted'::text])))
 );
@@ -489,6 +519,12 @@ CREATE TABLE public.node (
     ack_generation bigint DEFAULT 0 NOT NULL,
     last_seen_at timestamp with time zone,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
+    labels jsonb DEFAULT '{}'::jsonb NOT NULL,
+    kinds text[] DEFAULT '{container,notebook}'::text[] NOT NULL,
+    watchdog boolean DEFAULT false NOT NULL,
+    fenced_at timestamp with time zone,
+    fenced_by uuid,
+    forgotten_at timestamp with time zone,
     CONSTRAINT node_cpu_overcommit_check CHECK ((cpu_overcommit >= (1)::double precision)),
     CONSTRAINT node_memory_mib_check CHECK ((memory_mib >= 0)),
     CONSTRAINT node_name_check CHECK ((name ~ '^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$'::text)),
@@ -504,6 +540,12 @@ CREATE TABLE public.node_certificate (
     revoked_at timestamp with time zone
 );
 
+CREATE TABLE public.node_connection (
+    node_id uuid NOT NULL,
+    replica_id text NOT NULL,
+    since timestamp with time zone DEFAULT now() NOT NULL
+);
+
 CREATE TABLE public.node_join_token (
     hash bytea NOT NULL,
     pool_id uuid NOT NULL,
@@ -514,6 +556,14 @@ CREATE TABLE public.node_join_token (
     used_at timestamp with time zone,
     node_id uuid,
     CONSTRAINT node_join_token_hash_check CHECK ((octet_length(hash) = 32))
+);
+
+CREATE TABLE public.node_removal (
+    node_id uuid NOT NULL,
+    what text NOT NULL,
+    asked_by uuid,
+    asked_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT node_removal_what_check CHECK ((length(what) <= 100))
 );
 
 CREATE TABLE public.observation (
@@ -533,6 +583,7 @@ CREATE TABLE public.observation (
     received_at timestamp with time zone DEFAULT now() NOT NULL,
     seq bigint DEFAULT 1 NOT NULL,
     handled_seq bigint DEFAULT 0 NOT NULL,
+    activity jsonb,
     CONSTRAINT observation_last_lines_check CHECK ((octet_length(last_lines) <= 65536)),
     CONSTRAINT observation_progress_check CHECK (((progress >= 0) AND (progress <= 100))),
     CONSTRAINT observation_state_check CHECK ((state = ANY (ARRAY['pending'::text, 'pulling'::text, 'starting'::text, 'running'::text, 'stopping'::text, 'stopped'::text, 'failed'::text, 'gone'::text])))
@@ -563,7 +614,7 @@ CREATE TABLE public.price (
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     CONSTRAINT price_currency_check CHECK ((currency ~ '^[A-Z]{3}$'::text)),
     CONSTRAINT price_micros_per_hour_check CHECK ((micros_per_hour >= 0)),
-    CONSTRAINT price_sku_check CHECK ((sku ~ '^(gpu/[a-z0-9-]+/[a-z0-9+]+|vcpu|memory_gib)$'::text))
+    CONSTRAINT price_sku_check CHECK ((sku ~ '^(gpu/[a-z0-9-]+/[a-z0-9+]+|vcpu|memory_gib|volume_gib)$'::text))
 );
 
 CREATE TABLE public.project (
@@ -572,6 +623,10 @@ CREATE TABLE public.project (
     name text NOT NULL,
     display_name text DEFAULT ''::text NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
+    idle_stop_seconds integer,
+    idle_warn_seconds integer DEFAULT 600 NOT NULL,
+    CONSTRAINT project_idle_stop_seconds_check CHECK (((idle_stop_seconds >= 60) AND (idle_stop_seconds <= 2592000))),
+    CONSTRAINT project_idle_warn_seconds_check CHECK (((idle_warn_seconds >= 0) AND (idle_warn_seconds <= 86400))),
     CONSTRAINT project_name_check CHECK ((name ~ '^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$'::text))
 );
 
@@ -584,6 +639,27 @@ CREATE TABLE public.project_quota (
     CONSTRAINT project_quota_limit_amount_check CHECK ((limit_amount >= 0)),
     CONSTRAINT project_quota_resource_check CHECK ((resource = ANY (ARRAY['gpu_milli'::text, 'instances'::text, 'memory_mib'::text, 'vcpu'::text]))),
     CONSTRAINT project_quota_used_check CHECK ((used >= 0))
+);
+
+CREATE TABLE public.registry_credential (
+    id uuid NOT NULL,
+    org_id uuid NOT NULL,
+    project_id uuid NOT NULL,
+    host text NOT NULL,
+    username text NOT NULL,
+    secret bytea NOT NULL,
+    created_by uuid NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT registry_credential_host_check CHECK (((host = lower(host)) AND ((length(host) >= 1) AND (length(host) <= 255)))),
+    CONSTRAINT registry_credential_username_check CHECK ((length(username) <= 255))
+);
+
+CREATE TABLE public.replica (
+    id text NOT NULL,
+    address text NOT NULL,
+    version text DEFAULT ''::text NOT NULL,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    seen_at timestamp with time zone DEFAULT now() NOT NULL
 );
 
 CREATE TABLE public.sealed_key (
@@ -622,6 +698,41 @@ CREATE TABLE public.usage_correction (
     seconds numeric NOT NULL,
     cause text NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL
+);
+
+CREATE TABLE public.volume (
+    id uuid NOT NULL,
+    org_id uuid NOT NULL,
+    project_id uuid NOT NULL,
+    instance_id uuid NOT NULL,
+    role text NOT NULL,
+    size_mib bigint NOT NULL,
+    node_id uuid,
+    state text DEFAULT 'pending'::text NOT NULL,
+    message text DEFAULT ''::text NOT NULL,
+    said text DEFAULT ''::text NOT NULL,
+    said_at timestamp with time zone,
+    used_mib bigint,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    deleted_at timestamp with time zone,
+    CONSTRAINT volume_check CHECK (((state <> 'present'::text) OR (node_id IS NOT NULL))),
+    CONSTRAINT volume_check1 CHECK (((deleted_at IS NOT NULL) = (state = 'deleted'::text))),
+    CONSTRAINT volume_role_check CHECK ((role = ANY (ARRAY['root'::text, 'home'::text]))),
+    CONSTRAINT volume_said_check CHECK ((said = ANY (ARRAY[''::text, 'present'::text, 'gone'::text, 'failed'::text]))),
+    CONSTRAINT volume_size_mib_check CHECK (((size_mib >= 64) AND (size_mib <= 16777216))),
+    CONSTRAINT volume_state_check CHECK ((state = ANY (ARRAY['pending'::text, 'present'::text, 'deleting'::text, 'deleted'::text, 'lost'::text])))
+);
+
+CREATE TABLE public.volume_segment (
+    id uuid NOT NULL,
+    org_id uuid NOT NULL,
+    project_id uuid NOT NULL,
+    volume_id uuid NOT NULL,
+    instance_id uuid NOT NULL,
+    size_mib bigint NOT NULL,
+    started_at timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone,
+    CONSTRAINT volume_segment_check CHECK ((ended_at >= started_at))
 );
 
 ALTER TABLE ONLY public.alarm
@@ -705,6 +816,9 @@ ALTER TABLE ONLY public.membership
 ALTER TABLE ONLY public.node_certificate
     ADD CONSTRAINT node_certificate_pkey PRIMARY KEY (serial);
 
+ALTER TABLE ONLY public.node_connection
+    ADD CONSTRAINT node_connection_pkey PRIMARY KEY (node_id, replica_id);
+
 ALTER TABLE ONLY public.node_join_token
     ADD CONSTRAINT node_join_token_pkey PRIMARY KEY (hash);
 
@@ -713,6 +827,9 @@ ALTER TABLE ONLY public.node
 
 ALTER TABLE ONLY public.node
     ADD CONSTRAINT node_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.node_removal
+    ADD CONSTRAINT node_removal_pkey PRIMARY KEY (node_id, what);
 
 ALTER TABLE ONLY public.observation
     ADD CONSTRAINT observation_pkey PRIMARY KEY (instance_id);
@@ -750,6 +867,18 @@ ALTER TABLE ONLY public.project
 ALTER TABLE ONLY public.project_quota
     ADD CONSTRAINT project_quota_pkey PRIMARY KEY (project_id, resource);
 
+ALTER TABLE ONLY public.registry_credential
+    ADD CONSTRAINT registry_credential_org_id_id_key UNIQUE (org_id, id);
+
+ALTER TABLE ONLY public.registry_credential
+    ADD CONSTRAINT registry_credential_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.registry_credential
+    ADD CONSTRAINT registry_credential_project_id_host_key UNIQUE (project_id, host);
+
+ALTER TABLE ONLY public.replica
+    ADD CONSTRAINT replica_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY public.sealed_key
     ADD CONSTRAINT sealed_key_pkey PRIMARY KEY (name);
 
@@ -770,6 +899,18 @@ ALTER TABLE ONLY public.session
 
 ALTER TABLE ONLY public.usage_correction
     ADD CONSTRAINT usage_correction_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.volume
+    ADD CONSTRAINT volume_org_id_id_key UNIQUE (org_id, id);
+
+ALTER TABLE ONLY public.volume
+    ADD CONSTRAINT volume_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.volume_segment
+    ADD CONSTRAINT volume_segment_overlap EXCLUDE USING gist (volume_id WITH =, tstzrange(started_at, ended_at) WITH &&);
+
+ALTER TABLE ONLY public.volume_segment
+    ADD CONSTRAINT volume_segment_pkey PRIMARY KEY (id);
 
 CREATE UNIQUE INDEX alarm_open ON public.alarm USING btree (key) WHERE (cleared_at IS NULL);
 
@@ -827,6 +968,16 @@ CREATE INDEX session_previous ON public.session USING btree (previous_hash) WHER
 
 CREATE INDEX usage_correction_segment ON public.usage_correction USING btree (segment_id);
 
+CREATE INDEX volume_node ON public.volume USING btree (node_id) WHERE ((node_id IS NOT NULL) AND (state <> 'deleted'::text));
+
+CREATE UNIQUE INDEX volume_of_instance ON public.volume USING btree (instance_id, role) WHERE (state <> 'deleted'::text);
+
+CREATE INDEX volume_project ON public.volume USING btree (project_id, id);
+
+CREATE INDEX volume_segment_open ON public.volume_segment USING btree (volume_id) WHERE (ended_at IS NULL);
+
+CREATE INDEX volume_segment_project ON public.volume_segment USING btree (project_id, started_at);
+
 CREATE TRIGGER instance_guard BEFORE UPDATE ON public.instance FOR EACH ROW EXECUTE FUNCTION public.instance_guard();
 
 CREATE TRIGGER price_guard BEFORE DELETE OR UPDATE ON public.price FOR EACH ROW EXECUTE FUNCTION public.price_guard();
@@ -834,6 +985,10 @@ CREATE TRIGGER price_guard BEFORE DELETE OR UPDATE ON public.price FOR EACH ROW 
 CREATE TRIGGER project_quota_guard BEFORE UPDATE ON public.project_quota FOR EACH ROW EXECUTE FUNCTION public.project_quota_guard();
 
 CREATE TRIGGER segment_guard BEFORE DELETE OR UPDATE ON public.segment FOR EACH ROW EXECUTE FUNCTION public.segment_guard();
+
+CREATE TRIGGER segment_guard BEFORE DELETE OR UPDATE ON public.volume_segment FOR EACH ROW EXECUTE FUNCTION public.segment_guard();
+
+CREATE TRIGGER volume_guard BEFORE UPDATE ON public.volume FOR EACH ROW EXECUTE FUNCTION public.volume_guard();
 
 ALTER TABLE ONLY public.api_token
     ADD CONSTRAINT api_token_org_id_user_id_fkey FOREIGN KEY (org_id, user_id) REFERENCES public.membership(org_id, user_id) ON DELETE CASCADE;
@@ -858,6 +1013,9 @@ ALTER TABLE ONLY public.gpu
 
 ALTER TABLE ONLY public.idempotency
     ADD CONSTRAINT idempotency_org_id_fkey FOREIGN KEY (org_id) REFERENCES public.organisation(id);
+
+ALTER TABLE ONLY public.image
+    ADD CONSTRAINT image_org_id_credential_id_fkey FOREIGN KEY (org_id, credential_id) REFERENCES public.registry_credential(org_id, id) ON DELETE SET NULL (credential_id);
 
 ALTER TABLE ONLY public.image
     ADD CONSTRAINT image_org_id_fkey FOREIGN KEY (org_id) REFERENCES public.organisation(id);
@@ -889,6 +1047,15 @@ ALTER TABLE ONLY public.membership
 ALTER TABLE ONLY public.node_certificate
     ADD CONSTRAINT node_certificate_node_id_fkey FOREIGN KEY (node_id) REFERENCES public.node(id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY public.node_connection
+    ADD CONSTRAINT node_connection_node_id_fkey FOREIGN KEY (node_id) REFERENCES public.node(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.node_connection
+    ADD CONSTRAINT node_connection_replica_id_fkey FOREIGN KEY (replica_id) REFERENCES public.replica(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.node
+    ADD CONSTRAINT node_fenced_by_fkey FOREIGN KEY (fenced_by) REFERENCES public.app_user(id);
+
 ALTER TABLE ONLY public.node_join_token
     ADD CONSTRAINT node_join_token_created_by_fkey FOREIGN KEY (created_by) REFERENCES public.app_user(id);
 
@@ -900,6 +1067,12 @@ ALTER TABLE ONLY public.node_join_token
 
 ALTER TABLE ONLY public.node
     ADD CONSTRAINT node_pool_id_fkey FOREIGN KEY (pool_id) REFERENCES public.pool(id);
+
+ALTER TABLE ONLY public.node_removal
+    ADD CONSTRAINT node_removal_asked_by_fkey FOREIGN KEY (asked_by) REFERENCES public.app_user(id);
+
+ALTER TABLE ONLY public.node_removal
+    ADD CONSTRAINT node_removal_node_id_fkey FOREIGN KEY (node_id) REFERENCES public.node(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.observation
     ADD CONSTRAINT observation_instance_id_fkey FOREIGN KEY (instance_id) REFERENCES public.instance(id) ON DELETE CASCADE;
@@ -913,6 +1086,12 @@ ALTER TABLE ONLY public.project
 ALTER TABLE ONLY public.project_quota
     ADD CONSTRAINT project_quota_org_id_project_id_fkey FOREIGN KEY (org_id, project_id) REFERENCES public.project(org_id, id);
 
+ALTER TABLE ONLY public.registry_credential
+    ADD CONSTRAINT registry_credential_created_by_fkey FOREIGN KEY (created_by) REFERENCES public.app_user(id);
+
+ALTER TABLE ONLY public.registry_credential
+    ADD CONSTRAINT registry_credential_org_id_project_id_fkey FOREIGN KEY (org_id, project_id) REFERENCES public.project(org_id, id);
+
 ALTER TABLE ONLY public.segment
     ADD CONSTRAINT segment_org_id_project_id_instance_id_fkey FOREIGN KEY (org_id, project_id, instance_id) REFERENCES public.instance(org_id, project_id, id);
 
@@ -921,6 +1100,18 @@ ALTER TABLE ONLY public.session
 
 ALTER TABLE ONLY public.usage_correction
     ADD CONSTRAINT usage_correction_org_id_segment_id_fkey FOREIGN KEY (org_id, segment_id) REFERENCES public.segment(org_id, id);
+
+ALTER TABLE ONLY public.volume
+    ADD CONSTRAINT volume_node_id_fkey FOREIGN KEY (node_id) REFERENCES public.node(id);
+
+ALTER TABLE ONLY public.volume
+    ADD CONSTRAINT volume_org_id_project_id_instance_id_fkey FOREIGN KEY (org_id, project_id, instance_id) REFERENCES public.instance(org_id, project_id, id);
+
+ALTER TABLE ONLY public.volume_segment
+    ADD CONSTRAINT volume_segment_org_id_project_id_instance_id_fkey FOREIGN KEY (org_id, project_id, instance_id) REFERENCES public.instance(org_id, project_id, id);
+
+ALTER TABLE ONLY public.volume_segment
+    ADD CONSTRAINT volume_segment_org_id_volume_id_fkey FOREIGN KEY (org_id, volume_id) REFERENCES public.volume(org_id, id);
 
 ALTER TABLE public.alarm ENABLE ROW LEVEL SECURITY;
 
@@ -948,6 +1139,10 @@ ALTER TABLE public.node ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.node_certificate ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE public.node_connection ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.node_removal ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE public.observation ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY offered ON public.image FOR SELECT TO tenon_api USING ((org_id = '00000000-0000-7000-8000-000000000000'::uuid));
@@ -966,11 +1161,21 @@ CREATE POLICY operator ON public.node FOR SELECT TO tenon_api USING (( SELECT pu
 
 CREATE POLICY operator ON public.node_certificate FOR SELECT TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
 
+CREATE POLICY operator ON public.node_connection FOR SELECT TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
+
+CREATE POLICY operator ON public.node_removal FOR SELECT TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
+
 CREATE POLICY operator ON public.organisation FOR SELECT TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
 
 CREATE POLICY operator ON public.project FOR SELECT TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
 
 CREATE POLICY operator ON public.project_quota FOR SELECT TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
+
+CREATE POLICY operator ON public.replica FOR SELECT TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
+
+CREATE POLICY operator ON public.volume FOR SELECT TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
+
+CREATE POLICY operator_ask ON public.node_removal FOR INSERT TO tenon_api WITH CHECK (( SELECT public.is_operator() AS is_operator));
 
 CREATE POLICY operator_audit ON public.audit FOR INSERT TO tenon_api WITH CHECK (( SELECT public.is_operator() AS is_operator));
 
@@ -1008,13 +1213,26 @@ CREATE POLICY own ON public.node TO tenon_node USING ((id = ( SELECT public.curr
 
 CREATE POLICY own ON public.node_certificate TO tenon_node USING ((node_id = ( SELECT public.current_node() AS current_node))) WITH CHECK ((node_id = ( SELECT public.current_node() AS current_node)));
 
+CREATE POLICY own ON public.node_removal FOR SELECT TO tenon_node USING ((node_id = ( SELECT public.current_node() AS current_node)));
+
 CREATE POLICY own ON public.observation TO tenon_node USING ((node_id = ( SELECT public.current_node() AS current_node))) WITH CHECK (((node_id = ( SELECT public.current_node() AS current_node)) AND (instance_id IN ( SELECT instance.id
    FROM public.instance
   WHERE (instance.node_id = ( SELECT public.current_node() AS current_node))))));
 
+CREATE POLICY own ON public.registry_credential FOR SELECT TO tenon_node USING ((id IN ( SELECT m.credential_id
+   FROM (public.image m
+     JOIN public.instance i ON (((i.image_org_id = m.org_id) AND (i.image_id = m.id))))
+  WHERE (i.node_id = ( SELECT public.current_node() AS current_node)))));
+
+CREATE POLICY own ON public.volume TO tenon_node USING ((node_id = ( SELECT public.current_node() AS current_node))) WITH CHECK ((node_id = ( SELECT public.current_node() AS current_node)));
+
 ALTER TABLE public.project ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.project_quota ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.registry_credential ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.replica ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.segment ENABLE ROW LEVEL SECURITY;
 
@@ -1046,6 +1264,10 @@ CREATE POLICY system ON public.node TO tenon_system USING (true) WITH CHECK (tru
 
 CREATE POLICY system ON public.node_certificate TO tenon_system USING (true) WITH CHECK (true);
 
+CREATE POLICY system ON public.node_connection TO tenon_system USING (true) WITH CHECK (true);
+
+CREATE POLICY system ON public.node_removal TO tenon_system USING (true) WITH CHECK (true);
+
 CREATE POLICY system ON public.observation TO tenon_system USING (true) WITH CHECK (true);
 
 CREATE POLICY system ON public.organisation TO tenon_system USING (true) WITH CHECK (true);
@@ -1054,11 +1276,19 @@ CREATE POLICY system ON public.project TO tenon_system USING (true) WITH CHECK (
 
 CREATE POLICY system ON public.project_quota TO tenon_system USING (true) WITH CHECK (true);
 
+CREATE POLICY system ON public.registry_credential TO tenon_system USING (true) WITH CHECK (true);
+
+CREATE POLICY system ON public.replica TO tenon_system USING (true) WITH CHECK (true);
+
 CREATE POLICY system ON public.segment TO tenon_system USING (true) WITH CHECK (true);
 
 CREATE POLICY system ON public.session TO tenon_system USING (true) WITH CHECK (true);
 
 CREATE POLICY system ON public.usage_correction TO tenon_system USING (true) WITH CHECK (true);
+
+CREATE POLICY system ON public.volume TO tenon_system USING (true) WITH CHECK (true);
+
+CREATE POLICY system ON public.volume_segment TO tenon_system USING (true) WITH CHECK (true);
 
 CREATE POLICY tenant ON public.api_token TO tenon_api USING ((org_id = ( SELECT public.current_org() AS current_org))) WITH CHECK ((org_id = ( SELECT public.current_org() AS current_org)));
 
@@ -1086,11 +1316,21 @@ CREATE POLICY tenant ON public.project TO tenon_api USING ((org_id = ( SELECT pu
 
 CREATE POLICY tenant ON public.project_quota TO tenon_api USING ((org_id = ( SELECT public.current_org() AS current_org))) WITH CHECK ((org_id = ( SELECT public.current_org() AS current_org)));
 
+CREATE POLICY tenant ON public.registry_credential TO tenon_api USING ((org_id = ( SELECT public.current_org() AS current_org))) WITH CHECK ((org_id = ( SELECT public.current_org() AS current_org)));
+
 CREATE POLICY tenant ON public.segment TO tenon_api USING ((org_id = ( SELECT public.current_org() AS current_org))) WITH CHECK ((org_id = ( SELECT public.current_org() AS current_org)));
 
 CREATE POLICY tenant ON public.usage_correction TO tenon_api USING ((org_id = ( SELECT public.current_org() AS current_org))) WITH CHECK ((org_id = ( SELECT public.current_org() AS current_org)));
 
+CREATE POLICY tenant ON public.volume TO tenon_api USING ((org_id = ( SELECT public.current_org() AS current_org))) WITH CHECK ((org_id = ( SELECT public.current_org() AS current_org)));
+
+CREATE POLICY tenant ON public.volume_segment TO tenon_api USING ((org_id = ( SELECT public.current_org() AS current_org))) WITH CHECK ((org_id = ( SELECT public.current_org() AS current_org)));
+
 ALTER TABLE public.usage_correction ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.volume ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.volume_segment ENABLE ROW LEVEL SECURITY;
 
 REVOKE USAGE ON SCHEMA public FROM PUBLIC;
 GRANT USAGE ON SCHEMA public TO tenon_api;
@@ -1279,6 +1519,22 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.instance TO tenon_system;
 GRANT SELECT,INSERT ON TABLE public.instance TO tenon_api;
 GRANT SELECT ON TABLE public.instance TO tenon_node;
 
+GRANT UPDATE(flavor_id) ON TABLE public.instance TO tenon_api;
+
+GRANT UPDATE(gpu_count) ON TABLE public.instance TO tenon_api;
+
+GRANT UPDATE(gpu_model) ON TABLE public.instance TO tenon_api;
+
+GRANT UPDATE(gpu_mode) ON TABLE public.instance TO tenon_api;
+
+GRANT UPDATE(gpu_profile) ON TABLE public.instance TO tenon_api;
+
+GRANT UPDATE(vcpu) ON TABLE public.instance TO tenon_api;
+
+GRANT UPDATE(memory_mib) ON TABLE public.instance TO tenon_api;
+
+GRANT UPDATE(disk_mib) ON TABLE public.instance TO tenon_api;
+
 GRANT UPDATE(desired_state) ON TABLE public.instance TO tenon_api;
 
 GRANT UPDATE(generation) ON TABLE public.instance TO tenon_api;
@@ -1303,6 +1559,10 @@ GRANT UPDATE(exit_code) ON TABLE public.instance TO tenon_api;
 
 GRANT UPDATE(last_lines) ON TABLE public.instance TO tenon_api;
 
+GRANT UPDATE(node_id) ON TABLE public.instance TO tenon_api;
+
+GRANT UPDATE(epoch) ON TABLE public.instance TO tenon_api;
+
 GRANT UPDATE(holds_quota) ON TABLE public.instance TO tenon_api;
 
 GRANT UPDATE(queued_at) ON TABLE public.instance TO tenon_api;
@@ -1312,6 +1572,16 @@ GRANT UPDATE(started_at) ON TABLE public.instance TO tenon_api;
 GRANT UPDATE(deleted_at) ON TABLE public.instance TO tenon_api;
 
 GRANT UPDATE(event_seq) ON TABLE public.instance TO tenon_api;
+
+GRANT UPDATE(on_stop) ON TABLE public.instance TO tenon_api;
+
+GRANT UPDATE(held) ON TABLE public.instance TO tenon_api;
+
+GRANT UPDATE(on_node_loss) ON TABLE public.instance TO tenon_api;
+
+GRANT UPDATE(idle_since) ON TABLE public.instance TO tenon_api;
+
+GRANT UPDATE(idle_warned_at) ON TABLE public.instance TO tenon_api;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.instance_move TO tenon_system;
 
@@ -1346,11 +1616,30 @@ GRANT UPDATE(ack_generation) ON TABLE public.node TO tenon_node;
 
 GRANT UPDATE(last_seen_at) ON TABLE public.node TO tenon_node;
 
+GRANT UPDATE(labels) ON TABLE public.node TO tenon_node;
+
+GRANT UPDATE(kinds) ON TABLE public.node TO tenon_node;
+
+GRANT UPDATE(watchdog) ON TABLE public.node TO tenon_node;
+
+GRANT UPDATE(fenced_at) ON TABLE public.node TO tenon_api;
+
+GRANT UPDATE(fenced_by) ON TABLE public.node TO tenon_api;
+
+GRANT UPDATE(forgotten_at) ON TABLE public.node TO tenon_api;
+
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.node_certificate TO tenon_system;
 GRANT SELECT,INSERT ON TABLE public.node_certificate TO tenon_node;
 
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.node_connection TO tenon_system;
+GRANT SELECT ON TABLE public.node_connection TO tenon_api;
+
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.node_join_token TO tenon_system;
 GRANT INSERT ON TABLE public.node_join_token TO tenon_api;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.node_removal TO tenon_system;
+GRANT SELECT,INSERT ON TABLE public.node_removal TO tenon_api;
+GRANT SELECT ON TABLE public.node_removal TO tenon_node;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.observation TO tenon_system;
 GRANT SELECT,INSERT ON TABLE public.observation TO tenon_node;
@@ -1383,6 +1672,8 @@ GRANT UPDATE(received_at) ON TABLE public.observation TO tenon_node;
 
 GRANT UPDATE(seq) ON TABLE public.observation TO tenon_node;
 
+GRANT UPDATE(activity) ON TABLE public.observation TO tenon_node;
+
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.placement_shape TO tenon_system;
 GRANT SELECT ON TABLE public.placement_shape TO tenon_api;
 
@@ -1397,12 +1688,23 @@ GRANT SELECT,INSERT ON TABLE public.project TO tenon_api;
 
 GRANT UPDATE(display_name) ON TABLE public.project TO tenon_api;
 
+GRANT UPDATE(idle_stop_seconds) ON TABLE public.project TO tenon_api;
+
+GRANT UPDATE(idle_warn_seconds) ON TABLE public.project TO tenon_api;
+
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.project_quota TO tenon_system;
 GRANT SELECT,INSERT ON TABLE public.project_quota TO tenon_api;
 
 GRANT UPDATE(limit_amount) ON TABLE public.project_quota TO tenon_api;
 
 GRANT UPDATE(used) ON TABLE public.project_quota TO tenon_api;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.registry_credential TO tenon_system;
+GRANT SELECT,INSERT,DELETE ON TABLE public.registry_credential TO tenon_api;
+GRANT SELECT ON TABLE public.registry_credential TO tenon_node;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.replica TO tenon_system;
+GRANT SELECT ON TABLE public.replica TO tenon_api;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.sealed_key TO tenon_system;
 
@@ -1411,3 +1713,22 @@ GRANT SELECT ON TABLE public.segment TO tenon_api;
 
 GRANT SELECT,INSERT ON TABLE public.usage_correction TO tenon_system;
 GRANT SELECT ON TABLE public.usage_correction TO tenon_api;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.volume TO tenon_system;
+GRANT SELECT,INSERT ON TABLE public.volume TO tenon_api;
+GRANT SELECT ON TABLE public.volume TO tenon_node;
+
+GRANT UPDATE(size_mib) ON TABLE public.volume TO tenon_api;
+
+GRANT UPDATE(state) ON TABLE public.volume TO tenon_api;
+
+GRANT UPDATE(message) ON TABLE public.volume TO tenon_node;
+
+GRANT UPDATE(said) ON TABLE public.volume TO tenon_node;
+
+GRANT UPDATE(said_at) ON TABLE public.volume TO tenon_node;
+
+GRANT UPDATE(used_mib) ON TABLE public.volume TO tenon_node;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.volume_segment TO tenon_system;
+GRANT SELECT ON TABLE public.volume_segment TO tenon_api;

@@ -68,11 +68,25 @@ const (
 	InstanceExec       Action = "instance.exec"
 	InstanceExecTicket Action = "instance.exec_ticket"
 	InstanceDryRun     Action = "instance.dry_run"
+	InstanceUpdate     Action = "instance.update"  // flavor while stopped, policies
+	InstanceConsole    Action = "instance.console" // a VM's serial port
+	InstanceScreen     Action = "instance.screen"  // and its screen
+	InstancePort       Action = "instance.port"    // a stream to a port inside: SSH, forwarding
+	InstanceOpen       Action = "instance.open"    // a port's own web address
+
+	CredentialList   Action = "registry_credential.list"
+	CredentialCreate Action = "registry_credential.create"
+	CredentialDelete Action = "registry_credential.delete"
 
 	NodeList            Action = "node.list"
 	NodeRead            Action = "node.read"
 	NodeDrain           Action = "node.drain"
 	NodeUndrain         Action = "node.undrain"
+	NodeStays           Action = "node.stays"         // what a drain leaves, and why
+	NodeFence           Action = "node.fence"         // confirm that it is switched off
+	NodeForget          Action = "node.forget"        // it will not come back
+	NodeRemoveOrphan    Action = "node.remove_orphan" // let the node end what nobody assigned
+	ReplicaList         Action = "replica.list"
 	NodeJoinTokenCreate Action = "node_join_token.create"
 	GPUList             Action = "gpu.list"
 	GPURead             Action = "gpu.read"

@@ -9,3 +9,11 @@ const (
 	StopWithin   = 2 * time.Minute
 	DeleteWithin = 5 * time.Minute
 )
+
+// Fencing (decision 8): a node that has had no contact for FenceAfter ends the
+// guests that may restart elsewhere; the control plane waits FenceMargin more,
+// for clocks that drift and a watchdog that is slow.
+const (
+	FenceAfter  = 90 * time.Second
+	FenceMargin = 45 * time.Second
+)

@@ -19,58 +19,64 @@ type Resource interface{ IDPrefix() string }
 type ID[R Resource] uuid.UUID
 
 type (
-	orgRes      struct{}
-	projectRes  struct{}
-	userRes     struct{}
-	tokenRes    struct{}
-	sessionRes  struct{}
-	poolRes     struct{}
-	nodeRes     struct{}
-	gpuRes      struct{}
-	claimRes    struct{}
-	flavorRes   struct{}
-	imageRes    struct{}
-	instanceRes struct{}
-	eventRes    struct{}
-	segmentRes  struct{}
-	alarmRes    struct{}
-	priceRes    struct{}
+	orgRes        struct{}
+	projectRes    struct{}
+	userRes       struct{}
+	tokenRes      struct{}
+	sessionRes    struct{}
+	poolRes       struct{}
+	nodeRes       struct{}
+	gpuRes        struct{}
+	claimRes      struct{}
+	flavorRes     struct{}
+	imageRes      struct{}
+	instanceRes   struct{}
+	eventRes      struct{}
+	segmentRes    struct{}
+	alarmRes      struct{}
+	priceRes      struct{}
+	volumeRes     struct{}
+	credentialRes struct{}
 )
 
-func (orgRes) IDPrefix() string      { return "org" }
-func (projectRes) IDPrefix() string  { return "prj" }
-func (userRes) IDPrefix() string     { return "usr" }
-func (tokenRes) IDPrefix() string    { return "tok" }
-func (sessionRes) IDPrefix() string  { return "ses" }
-func (poolRes) IDPrefix() string     { return "pool" }
-func (nodeRes) IDPrefix() string     { return "node" }
-func (gpuRes) IDPrefix() string      { return "gpu" }
-func (claimRes) IDPrefix() string    { return "clm" }
-func (flavorRes) IDPrefix() string   { return "flv" }
-func (imageRes) IDPrefix() string    { return "img" }
-func (instanceRes) IDPrefix() string { return "inst" }
-func (eventRes) IDPrefix() string    { return "evt" }
-func (segmentRes) IDPrefix() string  { return "seg" }
-func (alarmRes) IDPrefix() string    { return "alm" }
-func (priceRes) IDPrefix() string    { return "prc" }
+func (orgRes) IDPrefix() string        { return "org" }
+func (projectRes) IDPrefix() string    { return "prj" }
+func (userRes) IDPrefix() string       { return "usr" }
+func (tokenRes) IDPrefix() string      { return "tok" }
+func (sessionRes) IDPrefix() string    { return "ses" }
+func (poolRes) IDPrefix() string       { return "pool" }
+func (nodeRes) IDPrefix() string       { return "node" }
+func (gpuRes) IDPrefix() string        { return "gpu" }
+func (claimRes) IDPrefix() string      { return "clm" }
+func (flavorRes) IDPrefix() string     { return "flv" }
+func (imageRes) IDPrefix() string      { return "img" }
+func (instanceRes) IDPrefix() string   { return "inst" }
+func (eventRes) IDPrefix() string      { return "evt" }
+func (segmentRes) IDPrefix() string    { return "seg" }
+func (alarmRes) IDPrefix() string      { return "alm" }
+func (priceRes) IDPrefix() string      { return "prc" }
+func (volumeRes) IDPrefix() string     { return "vol" }
+func (credentialRes) IDPrefix() string { return "crd" }
 
 type (
-	OrgID      = ID[orgRes]
-	ProjectID  = ID[projectRes]
-	UserID     = ID[userRes]
-	TokenID    = ID[tokenRes]
-	SessionID  = ID[sessionRes]
-	PoolID     = ID[poolRes]
-	NodeID     = ID[nodeRes]
-	GPUID      = ID[gpuRes]
-	ClaimID    = ID[claimRes]
-	FlavorID   = ID[flavorRes]
-	ImageID    = ID[imageRes]
-	InstanceID = ID[instanceRes]
-	EventID    = ID[eventRes]
-	SegmentID  = ID[segmentRes]
-	AlarmID    = ID[alarmRes]
-	PriceID    = ID[priceRes]
+	OrgID        = ID[orgRes]
+	ProjectID    = ID[projectRes]
+	UserID       = ID[userRes]
+	TokenID      = ID[tokenRes]
+	SessionID    = ID[sessionRes]
+	PoolID       = ID[poolRes]
+	NodeID       = ID[nodeRes]
+	GPUID        = ID[gpuRes]
+	ClaimID      = ID[claimRes]
+	FlavorID     = ID[flavorRes]
+	ImageID      = ID[imageRes]
+	InstanceID   = ID[instanceRes]
+	EventID      = ID[eventRes]
+	SegmentID    = ID[segmentRes]
+	AlarmID      = ID[alarmRes]
+	PriceID      = ID[priceRes]
+	VolumeID     = ID[volumeRes]
+	CredentialID = ID[credentialRes]
 )
 
 const crockford = "0123456789abcdefghjkmnpqrstvwxyz"

@@ -26,6 +26,9 @@ const (
 //	  │          │           │           │          │ start: queued again
 //	  │          └───────────┴──► failed ◄┘         │
 //	  └────────────────────── deleting ◄────────────┘ ─► deleted
+//
+// A VM that was stopped and holds its place starts there without a queue
+// (stopped ─► starting). What ran on a fenced node goes back to the queue.
 type InstanceState string
 
 const (
@@ -44,10 +47,10 @@ var InstanceStates = []InstanceState{StateQueued, StateStarting, StateRunning, S
 
 var instanceMoves = map[InstanceState][]InstanceState{
 	StateQueued:   {StateStarting, StateStopped, StateFailed, StateDeleted},
-	StateStarting: {StateRunning, StateStopping, StateFailed, StateDeleting, StateStopped},
-	StateRunning:  {StateStopping, StateStopped, StateFailed, StateDeleting},
+	StateStarting: {StateRunning, StateStopping, StateFailed, StateDeleting, StateStopped, StateQueued},
+	StateRunning:  {StateStopping, StateStopped, StateFailed, StateDeleting, StateQueued},
 	StateStopping: {StateStopped, StateFailed, StateDeleting},
-	StateStopped:  {StateQueued, StateDeleted},
+	StateStopped:  {StateQueued, StateStarting, StateDeleted},
 	StateFailed:   {StateQueued, StateDeleted},
 	StateDeleting: {StateDeleted},
 	StateDeleted:  nil,
@@ -65,7 +68,8 @@ func CanMove(from, to InstanceState) bool {
 }
 
 // OnNode reports the states in which a node may hold something of the
-// instance, so its claims stay held.
+// instance, so its claims stay held. A stopped one that is held has a node too,
+// which its state alone doesn't say.
 func (s InstanceState) OnNode() bool {
 	switch s {
 	case StateStarting, StateRunning, StateStopping, StateDeleting:
@@ -114,6 +118,13 @@ type Instance struct {
 	DeletedAt          *time.Time
 	DeadlineAt         *time.Time // when the present state becomes a failure
 	EventSeq           int64      // number of its last event
+
+	OnStop     StopPolicy // what a stop does with its place, unless the stop says
+	Held       bool       // stopped, and keeps its place: GPUs, vCPU and memory stay charged
+	OnNodeLoss LossPolicy
+	SSHKeys    []string   // authorised for the image's user; VMs
+	IdleSince  *time.Time // notebooks: since when nothing was going on; nil: busy, or not known
+	Volumes    []Volume   `db:"-"`
 }
 
 // Shape is what an instance holds while it runs, and what it is charged for.
@@ -176,4 +187,46 @@ type Alarm struct {
 	OpenedAt       time.Time
 	AcknowledgedAt *time.Time
 	ClearedAt      *time.Time
+}
+
+// StopPolicy is what a stop does with an instance's place.
+type StopPolicy string
+
+const (
+	StopReleases StopPolicy = "release" // others may take it; a disk stays
+	StopHolds    StopPolicy = "hold"    // it stays one's own, and charged; VMs only
+)
+
+// LossPolicy is what happens to an instance whose node is lost.
+type LossPolicy string
+
+const (
+	LossWaits    LossPolicy = "wait"    // for the node to come back
+	LossRestarts LossPolicy = "restart" // elsewhere, once nothing of it can run on its node
+)
+
+// VolumeRole is what a volume is to its instance.
+type VolumeRole string
+
+const (
+	VolumeRoot VolumeRole = "root" // a VM's disk
+	VolumeHome VolumeRole = "home" // a notebook's home folder
+)
+
+// Volume is data that outlives a run. It belongs to one instance and, on local
+// storage, lies on one node, so that its instance can run only there.
+type Volume struct {
+	ID         VolumeID
+	OrgID      OrgID
+	ProjectID  ProjectID
+	InstanceID InstanceID
+	Role       VolumeRole
+	SizeMiB    int64
+	UsedMiB    *int64
+	NodeID     NodeID // zero: not made yet
+	NodeName   string
+	State      string // pending, present, deleting, deleted, lost
+	Message    string
+	CreatedAt  time.Time
+	DeletedAt  *time.Time
 }

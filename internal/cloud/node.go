@@ -30,7 +30,11 @@ type Node struct {
 	AckGeneration int64 // the last that the agent holds
 	UsedVCPU      int
 	UsedMemoryMiB int64
-	GPUs          []GPU `db:"-"`
+	Labels        map[string]string // rack, zone
+	Kinds         []string          // of instances that its usable drivers can run
+	Watchdog      bool              // it ends guests by itself when it has lost contact
+	FencedAt      *time.Time        // nothing runs on it any more
+	GPUs          []GPU             `db:"-"`
 }
 
 // Pool is a set of nodes that work is steered to by name.

@@ -17,6 +17,9 @@ type Project struct {
 	Name        string
 	DisplayName string
 	CreatedAt   time.Time
+
+	IdleStopSeconds *int // notebooks idle for so long are stopped; nil: never
+	IdleWarnSeconds int  // before that
 }
 
 // OrgRole is what a member may do in one organisation; package authz holds the

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"time"
 
 	"github.com/tenon-cloud/tenon/internal/nodewire"
@@ -42,6 +43,11 @@ func (f *Failure) Unwrap() error { return f.Err }
 type Spec struct {
 	nodewire.Instance
 	CDIDevices []string // fully qualified CDI names, from device.Board.Prepare
+	// Folders of the instance's volumes by volume id, made and limited already.
+	// A root volume's holds disk.qcow2, which the driver makes when it is absent;
+	// a home's is mounted as it is.
+	Folders map[string]string
+	Secrets func(ctx context.Context) (nodewire.Secrets, error) // nil: it has none
 }
 
 // Progress is called as a slow step moves; percent is -1 when unknown.
@@ -124,4 +130,19 @@ type Driver interface {
 	Stats(ctx context.Context, id string) (Stats, error)
 	// Close lets go of the engine; guests go on.
 	Close() error
+}
+
+// Dialer is a Driver that reaches a TCP port inside a guest: in its network
+// namespace, or at its own address. It takes no address and follows nothing.
+type Dialer interface {
+	Dial(ctx context.Context, id string, port int) (net.Conn, error)
+}
+
+// Consoler is a Driver whose guests have a serial port and a screen.
+type Consoler interface {
+	// Console joins the serial port, what it wrote before first. Any number may be
+	// joined; all see the same, and what each types goes in.
+	Console(ctx context.Context, id string) (io.ReadWriteCloser, error)
+	// Screen joins the guest's VNC server.
+	Screen(ctx context.Context, id string) (net.Conn, error)
 }

@@ -16,14 +16,18 @@ const (
 	PathMetrics    = "/instances/{id}/metrics" // GET → InstanceMetrics
 	PathGPUMetrics = "/gpus/metrics"           // GET → []GPUSample
 	PathNodeHealth = "/healthz"
+	PathPort       = "/instances/{id}/ports/{port}" // GET, Upgrade: tenon-port/1 → raw bytes to that port inside the instance, never elsewhere
+	PathConsole    = "/instances/{id}/console"      // GET, Upgrade: tenon-console/1 → raw bytes of a VM's serial port, what it wrote before first
+	PathScreen     = "/instances/{id}/screen"       // GET, Upgrade: tenon-screen/1 → raw RFB (VNC) of a VM's screen
 )
 
 // Paths of the control plane's node door (mutual TLS, except enrolment).
 const (
-	PathEnroll  = "/v1/enroll"  // POST EnrollRequest → EnrollResponse; no client certificate yet
-	PathRenew   = "/v1/renew"   // POST RenewRequest → EnrollResponse
-	PathReports = "/v1/reports" // POST Report → ReportAnswer
-	PathConnect = "/v1/connect" // GET, Upgrade: tenon-reverse/1; afterwards the node serves HTTP/1.1 on it
+	PathEnroll  = "/v1/enroll"                 // POST EnrollRequest → EnrollResponse; no client certificate yet
+	PathRenew   = "/v1/renew"                  // POST RenewRequest → EnrollResponse
+	PathReports = "/v1/reports"                // POST Report → ReportAnswer
+	PathConnect = "/v1/connect"                // GET, Upgrade: tenon-reverse/1; afterwards the node serves HTTP/1.1 on it
+	PathSecrets = "/v1/instances/{id}/secrets" // GET → Secrets of an instance that is placed on the node; never in its ledger
 	// The embedded registry is under /v2/ at the same door, read-only, for the
 	// images of the node's own assignment.
 )
@@ -32,6 +36,9 @@ const (
 const (
 	UpgradeReverse = "tenon-reverse/1"
 	UpgradeExec    = "tenon-exec/1"
+	UpgradePort    = "tenon-port/1"
+	UpgradeConsole = "tenon-console/1"
+	UpgradeScreen  = "tenon-screen/1"
 )
 
 // Version orders assignments: a newer era always wins (a database restore makes
@@ -63,6 +70,48 @@ type Assignment struct {
 	NodeID    string     `json:"node_id"`
 	CloudID   string     `json:"cloud_id"`
 	Instances []Instance `json:"instances"`
+	// Volumes are all that the node must keep or remove. One that it has and that
+	// is not listed is an orphan: data is removed by name only.
+	Volumes []Volume `json:"volumes,omitempty"`
+	// Remove names what the node runs or keeps, nobody assigned, and an operator
+	// let go: ids of instances and volumes.
+	Remove []string `json:"remove,omitempty"`
+}
+
+// Volume is data that outlives a run, at its node.
+type Volume struct {
+	ID      string `json:"id"`
+	OrgID   string `json:"org_id"`
+	Role    string `json:"role"` // root: a VM's disk; home: a notebook's folder
+	SizeMiB int64  `json:"size_mib"`
+	Desired string `json:"desired"` // VolumePresent or VolumeGone
+}
+
+// Desired and reported states of a volume.
+const (
+	VolumePresent = "present"
+	VolumeGone    = "gone"
+	VolumeFailed  = "failed" // Message says why
+)
+
+// Mount joins a volume to a guest.
+type Mount struct {
+	VolumeID string `json:"volume_id"`
+	Role     string `json:"role"`
+	Path     string `json:"path,omitempty"` // inside; empty for a root disk
+}
+
+// Secrets are what an instance needs and the ledger must not hold.
+type Secrets struct {
+	UserData []byte            `json:"user_data,omitempty"` // cloud-init's, as the tenant gave it
+	Registry *RegistryPassword `json:"registry,omitempty"`  // of the registry that its image comes from
+}
+
+// RegistryPassword opens a registry that is not ours.
+type RegistryPassword struct {
+	Host     string `json:"host"`
+	Username string `json:"username"`
+	Password string `json:"password"`
 }
 
 // Desired states of an instance on a node.
@@ -90,13 +139,19 @@ type Instance struct {
 	PidsMax          int64             `json:"pids_max"`
 	StopGraceSeconds int               `json:"stop_grace_seconds"`
 	Devices          []Device          `json:"devices,omitempty"`
+	Mounts           []Mount           `json:"mounts,omitempty"`
+	SSHKeys          []string          `json:"ssh_keys,omitempty"`           // authorised for the image's user
+	HasUserData      bool              `json:"has_user_data,omitempty"`      // fetch it apart
+	StopAfterSeconds int               `json:"stop_after_seconds,omitempty"` // without contact the node ends it by itself; 0: never
+	AppPort          int               `json:"app_port,omitempty"`           // a notebook's server, asked whether it is busy
 }
 
 // Image says what to pull; the digest decides, the reference is where from.
 type Image struct {
-	Ref      string `json:"ref"`      // repository[:tag], with its registry's host unless embedded
-	Digest   string `json:"digest"`   // sha256:… of the manifest
-	Embedded bool   `json:"embedded"` // pull through the node door
+	Ref      string `json:"ref"`               // repository[:tag], with its registry's host unless embedded
+	Digest   string `json:"digest"`            // sha256:… of the manifest
+	Embedded bool   `json:"embedded"`          // pull through the node door
+	Private  bool   `json:"private,omitempty"` // its registry wants a password: fetch it apart
 }
 
 // Device is a share of a GPU at an exact place.
@@ -131,6 +186,10 @@ const (
 	ReasonDiskFull    = "node_disk_full"
 	ReasonAsked       = "asked"
 	ReasonInterrupted = "interrupted" // the node restarted under it
+	ReasonFenced      = "fenced"      // its node ended it, having lost contact for too long
+	ReasonStray       = "stray"       // another run of it, from before a restore, is in the way
+	ReasonPowerOff    = "power_off"   // the guest switched itself off
+	ReasonVolume      = "volume_failed"
 )
 
 // Report is a node's whole view. It frees nothing by itself: the control plane
@@ -147,6 +206,10 @@ type Report struct {
 	Instances []InstanceReport  `json:"instances"`
 	Orphans   []Orphan          `json:"orphans,omitempty"`
 	Drivers   map[string]string `json:"drivers"` // driver → version or why it is unusable
+	Kinds     []string          `json:"kinds"`   // of instances that usable drivers can run
+	Volumes   []VolumeReport    `json:"volumes,omitempty"`
+	Labels    map[string]string `json:"labels,omitempty"` // rack, zone
+	Watchdog  bool              `json:"watchdog"`         // a process apart ends guests when contact is lost, even if the agent can't
 }
 
 // InstanceReport is what became of one instance. Its durations are monotonic;
@@ -164,6 +227,27 @@ type InstanceReport struct {
 	Address         string  `json:"address,omitempty"`
 	StateForSeconds float64 `json:"state_for_seconds"` // since it entered State
 	RanForSeconds   float64 `json:"ran_for_seconds"`   // of this run, so far or in all
+
+	Activity *Activity `json:"activity,omitempty"` // of a notebook; nil: not known, which is not idle
+}
+
+// Activity is whether anything goes on in a notebook. An open browser tab is
+// not activity.
+type Activity struct {
+	BusyKernels  int      `json:"busy_kernels"`
+	Kernels      int      `json:"kernels"`
+	QuietSeconds float64  `json:"quiet_seconds"`         // since a kernel last did anything
+	Sessions     int      `json:"sessions"`              // terminals and SSH joined to it now
+	GPUPercent   *float64 `json:"gpu_percent,omitempty"` // the highest of late; nil: not known
+	HasGPU       bool     `json:"has_gpu"`
+}
+
+// VolumeReport is what became of a volume.
+type VolumeReport struct {
+	ID      string `json:"id"`
+	State   string `json:"state"` // present, gone, failed
+	UsedMiB int64  `json:"used_mib"`
+	Message string `json:"message,omitempty"`
 }
 
 // GPU is a card as the node sees it.

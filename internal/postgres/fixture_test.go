@@ -43,6 +43,12 @@ INSERT INTO segment (id, org_id, project_id, instance_id, kind, state, gpu_count
 	SELECT md5($1 || 'segment' || n)::uuid, md5($1 || 'org')::uuid, md5($1 || 'project' || (n % 10 + 1))::uuid, md5($1 || 'instance' || n)::uuid, 'container', 'running', 1, 'h100-80gb', 'mig', '1g', 1, 64,
 		timestamptz '2026-01-01' + n * interval '1 minute', timestamptz '2026-01-01' + (n + 1) * interval '1 minute' FROM generate_series(1, $2) n;
 INSERT INTO usage_correction (id, org_id, segment_id, seconds, cause) SELECT md5($1 || 'correction' || n)::uuid, md5($1 || 'org')::uuid, md5($1 || 'segment' || n)::uuid, 1, 'x' FROM generate_series(1, $2) n;
+INSERT INTO volume (id, org_id, project_id, instance_id, role, size_mib, node_id, state)
+	SELECT md5($1 || 'volume' || n)::uuid, md5($1 || 'org')::uuid, md5($1 || 'project' || (n % 10 + 1))::uuid, md5($1 || 'instance' || n)::uuid, 'home', 64, md5($1 || 'node' || n)::uuid, 'present' FROM generate_series(1, $2) n;
+INSERT INTO volume_segment (id, org_id, project_id, volume_id, instance_id, size_mib, started_at)
+	SELECT md5($1 || 'volseg' || n)::uuid, md5($1 || 'org')::uuid, md5($1 || 'project' || (n % 10 + 1))::uuid, md5($1 || 'volume' || n)::uuid, md5($1 || 'instance' || n)::uuid, 64, now() FROM generate_series(1, $2) n;
+INSERT INTO registry_credential (id, org_id, project_id, host, username, secret, created_by)
+	SELECT md5($1 || 'credential' || n)::uuid, md5($1 || 'org')::uuid, md5($1 || 'project' || n)::uuid, 'r.test', 'x', '', md5($1 || 'user1')::uuid FROM generate_series(1, $2) n;
 INSERT INTO alarm (id, key, severity, subject, message) SELECT md5($1 || 'alarm' || n)::uuid, $1 || n, 'warning', 'x', 'x' FROM generate_series(1, $2) n;
 `
 

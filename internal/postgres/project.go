@@ -8,7 +8,7 @@ import (
 	"github.com/tenon-cloud/tenon/internal/cloud"
 )
 
-const projectColumns = `id, org_id, name, display_name, created_at`
+const projectColumns = `id, org_id, name, display_name, created_at, idle_stop_seconds, idle_warn_seconds`
 
 // ProjectGet finds one of an organisation; with a zero organisation, any by its
 // id, if the transaction may see it.

@@ -973,7 +973,13 @@ export interface components {
                 [key: string]: string;
             };
             name?: string;
+            /** @enum {string} */
+            on_node_loss?: "wait" | "restart";
+            /** @enum {string} */
+            on_stop?: "release" | "hold";
             pool?: string;
+            ssh_keys?: string[];
+            user_data?: string;
             wait?: boolean;
         };
         DryRunResult: {
@@ -1252,8 +1258,20 @@ export interface components {
             gpu_profile_name?: string;
             /** @description What it holds now */
             gpus?: components["schemas"]["Claim"][];
+            /** @description Stopped, and keeps its place and its GPUs; charged */
+            held: boolean;
             /** @example inst_01k3zq8h2mfw4v8y0c6d9r2t5x */
             id: string;
+            /**
+             * Format: date-time
+             * @description Notebooks: since when nothing went on
+             */
+            idle_since?: string;
+            /**
+             * Format: date-time
+             * @description When the project's policy will stop it, if it stays idle
+             */
+            idle_stop_at?: string;
             image: string;
             /** @description What runs; resolved when the instance was created */
             image_digest: string;
@@ -1277,6 +1295,16 @@ export interface components {
              * @description Of what its node has done
              */
             observed_generation: number;
+            /**
+             * @description When its node is lost: wait for it, or start elsewhere once the node is fenced
+             * @enum {string}
+             */
+            on_node_loss: "wait" | "restart";
+            /**
+             * @description What a stop does with its place: release it, or hold it, charged as if it ran (VMs)
+             * @enum {string}
+             */
+            on_stop: "release" | "hold";
             pool: string;
             /**
              * Format: int64
@@ -1296,6 +1324,8 @@ export interface components {
             reasons?: components["schemas"]["Reason"][];
             /** @description Its GPUs, or the whole guest, are simulated */
             simulated: boolean;
+            /** @description Authorised at its first boot (VMs) */
+            ssh_keys?: string[];
             /**
              * Format: date-time
              * @description Of the present run
@@ -1310,6 +1340,8 @@ export interface components {
             state_at: string;
             /** Format: int64 */
             vcpu: number;
+            /** @description Data that outlives a stop */
+            volumes?: components["schemas"]["Volume"][];
         };
         InstanceCreate: {
             /** @description Replaces the image's entry point and command */
@@ -1337,10 +1369,24 @@ export interface components {
             /** @example web-1 */
             name: string;
             /**
+             * @description wait when absent
+             * @enum {string}
+             */
+            on_node_loss?: "wait" | "restart";
+            /**
+             * @description release when absent; hold is for VMs
+             * @enum {string}
+             */
+            on_stop?: "release" | "hold";
+            /**
              * @description Where it may run; simulated nodes get work only when their pool is named
              * @example default
              */
             pool?: string;
+            /** @description Public keys in OpenSSH's form, authorised at the first boot (VMs) */
+            ssh_keys?: string[];
+            /** @description For cloud-init, as it is (VMs); kept sealed and never shown again */
+            user_data?: string;
             /** @description false: refuse with 507 instead of queueing when nothing is free now */
             wait?: boolean;
         };
@@ -1792,6 +1838,26 @@ export interface components {
             name: string;
             /** @description Platform operator: sees the fleet, sets prices */
             operator: boolean;
+        };
+        Volume: {
+            id: string;
+            message?: string;
+            /** @description Where it lies; its instance can run only there. For operators */
+            node?: string;
+            /**
+             * @description A VM's disk, or a notebook's home folder
+             * @enum {string}
+             */
+            role: "root" | "home";
+            /** Format: int64 */
+            size_mib: number;
+            /** @enum {string} */
+            state: "pending" | "present" | "deleting" | "deleted" | "lost";
+            /**
+             * Format: int64
+             * @description As its node last measured
+             */
+            used_mib?: number;
         };
     };
     responses: never;

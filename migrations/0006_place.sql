@@ -1,0 +1,200 @@
+-- +goose Up
+-- An instance's place: a VM may be stopped and keep it (held), its disk and a
+-- notebook's home stay on a node, and a node that is lost may be fenced.
+
+ALTER TABLE node
+    ADD COLUMN labels       jsonb NOT NULL DEFAULT '{}',      -- rack, zone: from the node itself
+    ADD COLUMN kinds        text[] NOT NULL DEFAULT '{container,notebook}', -- that its usable drivers can run
+    ADD COLUMN watchdog     boolean NOT NULL DEFAULT false,   -- it ends guests by itself when it has lost contact
+    ADD COLUMN fenced_at    timestamptz,                      -- nothing runs on it: an operator said so, or its own time-out is over
+    ADD COLUMN fenced_by    uuid REFERENCES app_user,         -- null: by its own time-out
+    ADD COLUMN forgotten_at timestamptz;                      -- it will not come back; its name is free again (it gets another)
+
+ALTER TABLE project
+    ADD COLUMN idle_stop_seconds int CHECK (idle_stop_seconds BETWEEN 60 AND 2592000), -- null: notebooks are never stopped for idleness
+    ADD COLUMN idle_warn_seconds int NOT NULL DEFAULT 600 CHECK (idle_warn_seconds BETWEEN 0 AND 86400); -- before that
+
+ALTER TABLE instance
+    ADD COLUMN on_stop      text NOT NULL DEFAULT 'release' CHECK (on_stop IN ('release', 'hold')),
+    ADD COLUMN held         boolean NOT NULL DEFAULT false,   -- stopped, and keeps its place
+    ADD COLUMN on_node_loss text NOT NULL DEFAULT 'wait' CHECK (on_node_loss IN ('wait', 'restart')),
+    ADD COLUMN ssh_keys     text[] NOT NULL DEFAULT '{}',
+    ADD COLUMN user_data    bytea,                            -- sealed; a node fetches it apart
+    ADD COLUMN idle_since   timestamptz,                      -- null: not idle, or not known
+    ADD COLUMN idle_warned_at timestamptz,
+    ADD CONSTRAINT instance_hold CHECK (NOT held OR state = 'stopped' AND kind = 'vm'),
+    ADD CONSTRAINT instance_on_stop CHECK (on_stop = 'release' OR kind = 'vm');
+ALTER TABLE instance DROP CONSTRAINT instance_check1;
+ALTER TABLE instance ADD CONSTRAINT instance_node
+    CHECK ((node_id IS NOT NULL) = (state IN ('starting', 'running', 'stopping', 'deleting') OR held));
+
+-- Held and started again; taken from a fenced node and queued again.
+INSERT INTO instance_move VALUES ('stopped', 'starting'), ('starting', 'queued'), ('running', 'queued');
+
+-- A claim whose instance has gone elsewhere stays held until its own node says
+-- that nothing of that epoch is left, or is forgotten.
+ALTER TABLE gpu_claim ADD COLUMN fenced boolean NOT NULL DEFAULT false;
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION instance_guard() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public AS $$
+BEGIN
+    IF NEW.state <> OLD.state AND NOT EXISTS (
+        SELECT FROM instance_move WHERE from_state = OLD.state AND to_state = NEW.state) THEN
+        RAISE EXCEPTION 'instance % can not go from % to %', OLD.id, OLD.state, NEW.state
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'instance_move';
+    END IF;
+    IF NEW.epoch < OLD.epoch OR NEW.generation < OLD.generation OR NEW.event_seq < OLD.event_seq OR NEW.metered_seq < OLD.metered_seq THEN
+        RAISE EXCEPTION 'instance %: a counter ran backwards', OLD.id
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'instance_counters';
+    END IF;
+    -- What holds slots has a node: a state without one frees nothing by itself.
+    IF NEW.node_id IS NULL AND OLD.node_id IS NOT NULL AND EXISTS (
+        SELECT FROM gpu_claim WHERE instance_id = NEW.id AND NOT fenced) THEN
+        RAISE EXCEPTION 'instance % leaves its node with claims held', OLD.id
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'instance_claims_held';
+    END IF;
+    RETURN NEW;
+END $$;
+-- +goose StatementEnd
+
+-- Data that outlives a run: a VM's disk, a notebook's home. It belongs to one
+-- instance and, on local storage, lies on one node.
+CREATE TABLE volume (
+    id          uuid PRIMARY KEY,
+    org_id      uuid NOT NULL,
+    project_id  uuid NOT NULL,
+    instance_id uuid NOT NULL,
+    role        text NOT NULL CHECK (role IN ('root', 'home')),
+    size_mib    bigint NOT NULL CHECK (size_mib BETWEEN 64 AND 16777216),
+    node_id     uuid REFERENCES node,  -- null: not made yet
+    state       text NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'present', 'deleting', 'deleted', 'lost')),
+    message     text NOT NULL DEFAULT '',
+    -- What its node last said of it; the lifecycle loop draws the conclusion.
+    said        text NOT NULL DEFAULT '' CHECK (said IN ('', 'present', 'gone', 'failed')),
+    said_at     timestamptz,
+    used_mib    bigint,
+    created_at  timestamptz NOT NULL DEFAULT now(),
+    deleted_at  timestamptz,
+    UNIQUE (org_id, id),
+    FOREIGN KEY (org_id, project_id, instance_id) REFERENCES instance (org_id, project_id, id),
+    CHECK (state <> 'present' OR node_id IS NOT NULL),
+    CHECK ((deleted_at IS NOT NULL) = (state = 'deleted'))
+);
+CREATE UNIQUE INDEX volume_of_instance ON volume (instance_id, role) WHERE state <> 'deleted';
+CREATE INDEX volume_project ON volume (project_id, id);
+CREATE INDEX volume_node ON volume (node_id) WHERE node_id IS NOT NULL AND state <> 'deleted';
+-- +goose StatementBegin
+CREATE FUNCTION volume_guard() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.size_mib < OLD.size_mib THEN
+        RAISE EXCEPTION 'volume % can not shrink', OLD.id USING ERRCODE = 'check_violation', CONSTRAINT = 'volume_shrinks';
+    END IF;
+    -- Local data does not move by itself.
+    IF OLD.state = 'present' AND NEW.node_id IS DISTINCT FROM OLD.node_id THEN
+        RAISE EXCEPTION 'volume % can not move', OLD.id USING ERRCODE = 'check_violation', CONSTRAINT = 'volume_moves';
+    END IF;
+    IF OLD.state = 'deleted' THEN
+        RAISE EXCEPTION 'volume % is deleted', OLD.id USING ERRCODE = 'check_violation', CONSTRAINT = 'volume_deleted';
+    END IF;
+    RETURN NEW;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER volume_guard BEFORE UPDATE ON volume FOR EACH ROW EXECUTE FUNCTION volume_guard();
+
+-- What a volume is charged for: half-open, one size each.
+CREATE TABLE volume_segment (
+    id         uuid PRIMARY KEY,
+    org_id     uuid NOT NULL,
+    project_id uuid NOT NULL,
+    volume_id  uuid NOT NULL,
+    instance_id uuid NOT NULL,
+    size_mib   bigint NOT NULL,
+    started_at timestamptz NOT NULL,
+    ended_at   timestamptz CHECK (ended_at >= started_at),
+    FOREIGN KEY (org_id, volume_id) REFERENCES volume (org_id, id),
+    FOREIGN KEY (org_id, project_id, instance_id) REFERENCES instance (org_id, project_id, id),
+    CONSTRAINT volume_segment_overlap EXCLUDE USING gist (volume_id WITH =, tstzrange(started_at, ended_at) WITH &&)
+);
+CREATE INDEX volume_segment_project ON volume_segment (project_id, started_at);
+CREATE INDEX volume_segment_open ON volume_segment (volume_id) WHERE ended_at IS NULL;
+CREATE TRIGGER segment_guard BEFORE UPDATE OR DELETE ON volume_segment FOR EACH ROW EXECUTE FUNCTION segment_guard();
+ALTER TABLE price DROP CONSTRAINT price_sku_check;
+ALTER TABLE price ADD CONSTRAINT price_sku_check CHECK (sku ~ '^(gpu/[a-z0-9-]+/[a-z0-9+]+|vcpu|memory_gib|volume_gib)$');
+
+-- What a node runs or keeps and nobody assigned, that an operator let go.
+CREATE TABLE node_removal (
+    node_id   uuid NOT NULL REFERENCES node ON DELETE CASCADE,
+    what      text NOT NULL CHECK (length(what) <= 100), -- printed id of an instance or a volume
+    asked_by  uuid REFERENCES app_user,
+    asked_at  timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (node_id, what)
+);
+
+ALTER TABLE observation ADD COLUMN activity jsonb; -- a notebook's, as its node sees it
+
+-- Credentials for a registry that is not ours, under the master key.
+CREATE TABLE registry_credential (
+    id         uuid PRIMARY KEY,
+    org_id     uuid NOT NULL,
+    project_id uuid NOT NULL,
+    host       text NOT NULL CHECK (host = lower(host) AND length(host) BETWEEN 1 AND 255),
+    username   text NOT NULL CHECK (length(username) <= 255),
+    secret     bytea NOT NULL, -- sealed
+    created_by uuid NOT NULL REFERENCES app_user,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    UNIQUE (org_id, id),
+    UNIQUE (project_id, host),
+    FOREIGN KEY (org_id, project_id) REFERENCES project (org_id, id)
+);
+ALTER TABLE image ADD COLUMN credential_id uuid,
+    ADD FOREIGN KEY (org_id, credential_id) REFERENCES registry_credential (org_id, id) ON DELETE SET NULL (credential_id);
+
+-- Which control plane processes there are, and which of them a node is connected
+-- to: any of them finds the one that holds a node's connections.
+CREATE TABLE replica (
+    id         text PRIMARY KEY,
+    address    text NOT NULL, -- of its door for peers, host:port
+    version    text NOT NULL DEFAULT '',
+    started_at timestamptz NOT NULL DEFAULT now(),
+    seen_at    timestamptz NOT NULL DEFAULT now()
+);
+CREATE TABLE node_connection (
+    node_id    uuid NOT NULL REFERENCES node ON DELETE CASCADE,
+    replica_id text NOT NULL REFERENCES replica ON DELETE CASCADE,
+    since      timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (node_id, replica_id)
+);
+
+GRANT SELECT, INSERT, UPDATE, DELETE ON volume, volume_segment, node_removal, registry_credential, replica, node_connection TO tenon_system;
+-- +goose StatementBegin
+DO $$
+DECLARE t text;
+BEGIN
+    FOREACH t IN ARRAY ARRAY['volume', 'volume_segment', 'registry_credential', 'node_removal', 'replica', 'node_connection'] LOOP
+        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', t);
+        EXECUTE format('CREATE POLICY system ON %I TO tenon_system USING (true) WITH CHECK (true)', t);
+    END LOOP;
+    FOREACH t IN ARRAY ARRAY['volume', 'volume_segment', 'registry_credential'] LOOP
+        EXECUTE format('CREATE POLICY tenant ON %I TO tenon_api USING (org_id = (SELECT current_org())) WITH CHECK (org_id = (SELECT current_org()))', t);
+    END LOOP;
+    FOREACH t IN ARRAY ARRAY['volume', 'node_removal', 'replica', 'node_connection'] LOOP
+        EXECUTE format('CREATE POLICY operator ON %I FOR SELECT TO tenon_api USING ((SELECT is_operator()))', t);
+    END LOOP;
+END $$;
+-- +goose StatementEnd
+CREATE POLICY operator_ask ON node_removal FOR INSERT TO tenon_api WITH CHECK ((SELECT is_operator()));
+CREATE POLICY own ON volume TO tenon_node USING (node_id = (SELECT current_node())) WITH CHECK (node_id = (SELECT current_node()));
+CREATE POLICY own ON node_removal FOR SELECT TO tenon_node USING (node_id = (SELECT current_node()));
+CREATE POLICY own ON registry_credential FOR SELECT TO tenon_node
+    USING (id IN (SELECT m.credential_id FROM image m JOIN instance i ON i.image_org_id = m.org_id AND i.image_id = m.id WHERE i.node_id = (SELECT current_node())));
+GRANT SELECT ON volume, volume_segment, registry_credential, node_removal, replica, node_connection TO tenon_api;
+GRANT INSERT ON volume, registry_credential, node_removal TO tenon_api;
+GRANT UPDATE (state, size_mib) ON volume TO tenon_api;
+GRANT DELETE ON registry_credential TO tenon_api;
+GRANT UPDATE (idle_stop_seconds, idle_warn_seconds) ON project TO tenon_api;
+GRANT UPDATE (on_stop, held, on_node_loss, node_id, epoch, flavor_id, gpu_count, gpu_model, gpu_mode, gpu_profile, vcpu, memory_mib, disk_mib,
+    idle_since, idle_warned_at) ON instance TO tenon_api;
+GRANT UPDATE (fenced_at, fenced_by, forgotten_at) ON node TO tenon_api;
+GRANT SELECT ON volume, node_removal, registry_credential TO tenon_node;
+GRANT UPDATE (said, said_at, used_mib, message) ON volume TO tenon_node;
+GRANT UPDATE (labels, kinds, watchdog) ON node TO tenon_node;
+GRANT UPDATE (activity) ON observation TO tenon_node;
