@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,11 +15,21 @@ import (
 func imageCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "image", Short: "Make images"}
 	var o imagebuild.Options
+	image := imagebuild.Debian.Name
 	build := &cobra.Command{
-		Use: "build TARGET", Short: "Build the Debian image from Debian's packages and push it to a registry", Args: cobra.ExactArgs(1),
-		Long:    "Build the Debian image from Debian's packages and push it to a registry. The password is taken from TENON_TOKEN.",
+		Use: "build TARGET", Short: "Build an image from Debian's packages and push it to a registry", Args: cobra.ExactArgs(1),
+		Long:    "Build an image from Debian's packages and push it to a registry. The password is taken from TENON_TOKEN.",
 		Example: "  tenond image build 127.0.0.1:7480/tenon/debian-12:latest --insecure",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			var names []string
+			for _, i := range imagebuild.Images {
+				if names = append(names, i.Name); i.Name == image {
+					o.Image = i
+				}
+			}
+			if o.Image.Name == "" {
+				return fmt.Errorf("there is no image %q to build: one of %s", image, strings.Join(names, ", "))
+			}
 			o.Target, o.Token = args[0], os.Getenv("TENON_TOKEN")
 			console := devcloud.NewConsole(os.Stderr)
 			done := console.Step("Image")
@@ -34,6 +45,7 @@ func imageCommand() *cobra.Command {
 		},
 	}
 	f := build.Flags()
+	f.StringVar(&image, "image", image, "which one")
 	f.StringVar(&o.Suite, "suite", "bookworm", "Debian release")
 	f.StringVar(&o.Mirror, "mirror", "http://deb.debian.org/debian", "Debian archive")
 	f.StringVar(&o.Folder, "folder", os.TempDir(), "where the build tree is made")

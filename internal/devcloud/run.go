@@ -58,8 +58,6 @@ const (
 	adminEmail = "admin@tenon.local"
 	tokenName  = "make-run"
 	tokenLife  = 30 * 24 * time.Hour
-	imageName  = "debian-12"
-	imageRef   = "tenon/debian-12:latest"
 )
 
 // Run brings a cloud up, says where it is, and keeps it until ctx ends; then it
@@ -124,13 +122,14 @@ func (s *Supervisor) up(ctx context.Context, o Options) error {
 	if err := s.startNode(ctx, client, o, result.NodeCA); err != nil {
 		return err
 	}
-	if err := s.ensureImage(ctx, client, result.Token); err != nil {
+	if err := s.ensureImage(ctx, client, result.Token, imagebuild.Debian); err != nil {
 		return err
 	}
 	if err := s.waitForNode(ctx, client); err != nil {
 		return err
 	}
 	s.announce(password)
+	s.moreImages(ctx, client, result.Token)
 	return nil
 }
 
@@ -251,34 +250,6 @@ func (s *Supervisor) writeEnv(token string) error {
 	return nil
 }
 
-// ensureImage has the image in the registry and on offer.
-func (s *Supervisor) ensureImage(ctx context.Context, client *api.Client, token string) error {
-	done := s.Console.Step("Image " + imageName)
-	folder, err := s.buildFolder()
-	if err != nil {
-		done("failed")
-		return err
-	}
-	digest, built, err := imagebuild.Ensure(ctx, imagebuild.Options{
-		Folder: folder, Target: s.consoleAddress() + "/" + imageRef, Insecure: true, Token: token,
-		Progress: func(step string, n, total int64) { s.Console.Progress(ProgressText(step, n, total)) },
-	})
-	if err != nil {
-		done("failed")
-		return err
-	}
-	if err := offerImage(ctx, client, digest); err != nil {
-		done("failed")
-		return err
-	}
-	if built {
-		done("built from Debian's packages")
-	} else {
-		done("ready")
-	}
-	return nil
-}
-
 // buildFolder is where the image is built: debootstrap can't work below a folder
 // whose name a shell would split or expand.
 func (s *Supervisor) buildFolder() (string, error) {
@@ -302,26 +273,6 @@ func ProgressText(step string, n, total int64) string {
 		return fmt.Sprintf("%s, %d", step, n)
 	}
 	return step
-}
-
-// offerImage puts the image on the list, in place of an older build's.
-func offerImage(ctx context.Context, client *api.Client, digest string) error {
-	have, err := client.ImageGet(ctx, imageName)
-	switch {
-	case err == nil && have.Digest == digest:
-		return nil
-	case err == nil:
-		if err := client.ImageDelete(ctx, imageName); err != nil {
-			return fmt.Errorf("take the older image off the list: %w", err)
-		}
-	case !errors.Is(err, &api.Problem{Code: "not_found"}):
-		return fmt.Errorf("look for the image: %w", err)
-	}
-	_, err = client.ImageCreate(ctx, api.ImageCreate{Name: imageName, Ref: imageRef, Offered: true, Description: "Debian 12 with an SSH server and Python 3"})
-	if err != nil {
-		return fmt.Errorf("offer the image: %w", err)
-	}
-	return nil
 }
 
 // waitForNode waits until the local node has reported its cards.

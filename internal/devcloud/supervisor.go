@@ -14,16 +14,17 @@ import (
 // Supervisor holds one cloud while it runs.
 type Supervisor struct {
 	Layout
-	Postgres Postgres
-	Console  *Console
-	roots    Roots
-	lock     *Lock
-	children []*child
-	agent    string        // the agent's program; empty: there are no guests
-	hurry    chan struct{} // closed by the second interrupt
-	hurried  sync.Once
-	closed   chan struct{}
-	rotating context.CancelFunc
+	Postgres   Postgres
+	Console    *Console
+	roots      Roots
+	lock       *Lock
+	children   []*child
+	agent      string        // the agent's program; empty: there are no guests
+	hurry      chan struct{} // closed by the second interrupt
+	hurried    sync.Once
+	closed     chan struct{}
+	rotating   context.CancelFunc
+	background sync.WaitGroup // what is still being built while the cloud is up
 }
 
 // Open takes the state folder, cleans up after clouds that are no more, and
@@ -132,6 +133,7 @@ func (s *Supervisor) Close() error {
 	if s.rotating != nil {
 		s.rotating()
 	}
+	s.background.Wait() // its context has ended
 	for i := len(s.children) - 1; i >= 0; i-- {
 		s.children[i].stop(s.hurry)
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -28,7 +29,7 @@ var phases = map[string]string{
 // it mounts is gone with it, even when it is killed.
 func bootstrap(ctx context.Context, o Options, tree string) error {
 	cmd := exec.CommandContext(ctx, "debootstrap", "--variant=minbase", "--arch="+debianArchitecture,
-		"--include="+strings.Join(Packages, ","), o.Suite, tree, o.Mirror)
+		"--include="+strings.Join(o.Image.Packages, ","), o.Suite, tree, o.Mirror)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
@@ -51,6 +52,22 @@ func bootstrap(ctx context.Context, o Options, tree string) error {
 			return ctx.Err()
 		}
 		return fmt.Errorf("debootstrap %s from %s: %w; its last lines:\n%s", o.Suite, o.Mirror, err, strings.Join(last, "\n"))
+	}
+	return configure(ctx, o, tree)
+}
+
+// configure runs the image's own commands in its tree.
+func configure(ctx context.Context, o Options, tree string) error {
+	for _, c := range o.Image.Commands {
+		cmd := exec.CommandContext(ctx, c[0], c[1:]...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Chroot: tree}
+		cmd.Path = filepath.Join("/usr/sbin", c[0])
+		cmd.Err = nil // it was looked for on the host
+		cmd.Dir = "/"
+		cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("run %s in the image: %w: %s", c[0], err, strings.TrimSpace(string(out)))
+		}
 	}
 	return nil
 }

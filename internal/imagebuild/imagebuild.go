@@ -1,5 +1,5 @@
-// Package imagebuild makes Tenon's own container image from Debian's packages
-// alone (no image registry is needed) and pushes it to a registry.
+// Package imagebuild makes Tenon's own images from Debian's packages alone (no
+// image registry is needed) and pushes them to a registry.
 //
 //	debootstrap → tidy (no host keys, no traces of this host) → one layer → push
 //
@@ -9,15 +9,11 @@ package imagebuild
 
 import (
 	"context"
-	"crypto/sha256"
-	_ "embed"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -33,20 +29,12 @@ import (
 // run can tell that there is nothing to do.
 const recipeLabel = "io.tenon.recipe"
 
-// Packages is what the image has beyond Debian's minimal base.
-var Packages = []string{"ca-certificates", "curl", "iproute2", "less", "openssh-server", "procps", "python3"}
-
-//go:embed init.sh
-var initScript string
-
-//go:embed sshd.conf
-var sshdConfig string
-
 // Progress is told of each step as it moves; total is 0 while it is unknown.
 type Progress func(step string, done, total int64)
 
 // Options says what is built and where it goes.
 type Options struct {
+	Image     Image  // zero: Debian
 	Suite     string // bookworm
 	Mirror    string // Debian's archive
 	Folder    string // where the build tree is made, and removed afterwards
@@ -58,6 +46,9 @@ type Options struct {
 }
 
 func (o *Options) fill() error {
+	if o.Image.Name == "" {
+		o.Image = Debian
+	}
 	if o.Suite == "" {
 		o.Suite = "bookworm"
 	}
@@ -74,15 +65,6 @@ func (o *Options) fill() error {
 		return errors.New("build image: a work folder and a target are needed")
 	}
 	return nil
-}
-
-// Recipe is the same for the same packages, scripts and suite.
-func Recipe(suite string) string {
-	h := sha256.New()
-	for _, part := range []string{"2", suite, strings.Join(Packages, ","), initScript, sshdConfig} {
-		_, _ = fmt.Fprintf(h, "%d:%s", len(part), part)
-	}
-	return hex.EncodeToString(h.Sum(nil))[:16]
 }
 
 // Ensure builds and pushes the image unless the target already holds one of
@@ -113,7 +95,7 @@ func present(ctx context.Context, o Options) (string, error) {
 		return "", fmt.Errorf("ask the registry for %s: %w", o.Target, err)
 	}
 	config, err := img.ConfigFile()
-	if err != nil || config.Config.Labels[recipeLabel] != Recipe(o.Suite) {
+	if err != nil || config.Config.Labels[recipeLabel] != o.Image.Recipe(o.Suite) {
 		return "", nil // another recipe, or a damaged one: built again
 	}
 	digest, err := img.Digest()
@@ -174,14 +156,18 @@ func assemble(layer v1.Layer, o Options, stamp stampTime) (v1.Image, error) {
 	config = config.DeepCopy()
 	config.OS, config.Architecture = "linux", debianArchitecture
 	config.Created = v1.Time{Time: stamp}
+	ports := map[string]struct{}{}
+	for _, p := range o.Image.Ports {
+		ports[p] = struct{}{}
+	}
 	config.Config = v1.Config{
 		Env:          []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"},
-		Entrypoint:   []string{"/usr/local/sbin/tenon-init"},
-		WorkingDir:   "/root",
-		ExposedPorts: map[string]struct{}{"22/tcp": {}},
+		Entrypoint:   []string{o.Image.Init},
+		WorkingDir:   o.Image.WorkingDir,
+		ExposedPorts: ports,
 		Labels: map[string]string{
-			recipeLabel:                          Recipe(o.Suite),
-			"org.opencontainers.image.title":     "debian-12",
+			recipeLabel:                          o.Image.Recipe(o.Suite),
+			"org.opencontainers.image.title":     o.Image.Name,
 			"org.opencontainers.image.base.name": "debootstrap/" + o.Suite,
 		},
 	}

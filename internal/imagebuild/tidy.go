@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -40,23 +41,22 @@ func tidy(tree string, o Options) (stampTime, error) {
 			return stamp, err
 		}
 	}
-	files := []struct {
-		path, text string
-		mode       fs.FileMode
-	}{
-		{"usr/local/sbin/tenon-init", initScript, 0o755},
-		{"etc/ssh/sshd_config.d/tenon.conf", sshdConfig, 0o644},
+	files := append(slices.Clone(o.Image.Files), []File{
 		{"etc/hostname", "debian\n", 0o644},
 		{"etc/machine-id", "", 0o444},
 		{"etc/default/locale", "LANG=C.UTF-8\n", 0o644},
 		{"etc/apt/sources.list", "deb " + o.Mirror + " " + o.Suite + " main\n", 0o644},
-	}
+	}...)
 	for _, f := range files {
-		if err := os.WriteFile(filepath.Join(tree, f.path), []byte(f.text), f.mode); err != nil {
-			return stamp, fmt.Errorf("write %s: %w", f.path, err)
+		path := filepath.Join(tree, f.Path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return stamp, fmt.Errorf("make the folder of %s: %w", f.Path, err)
 		}
-		if err := os.Chmod(filepath.Join(tree, f.path), f.mode); err != nil {
-			return stamp, fmt.Errorf("set mode of %s: %w", f.path, err)
+		if err := os.WriteFile(path, []byte(f.Text), f.Mode); err != nil {
+			return stamp, fmt.Errorf("write %s: %w", f.Path, err)
+		}
+		if err := os.Chmod(path, f.Mode); err != nil {
+			return stamp, fmt.Errorf("set mode of %s: %w", f.Path, err)
 		}
 	}
 	if err := os.MkdirAll(filepath.Join(tree, "var/cache/apt/archives/partial"), 0o755); err != nil {
