@@ -31,6 +31,7 @@ type Config struct {
 	Modes    map[int]string // mode by card index, instead of the data file's
 	CloudID  string         // part of every name that is visible on the host
 	StateDir string         // keeps state.json
+	Seed     string         // makes the UUIDs of a board that has no state yet; empty: by chance
 	CDIDir   string         // where CDI specs go; empty: none are written
 	Now      func() time.Time
 	Log      *slog.Logger

@@ -10,12 +10,16 @@ import (
 	"github.com/tenon-cloud/tenon/internal/gpu"
 )
 
-//go:embed boards/*.json
+//go:embed boards/*.json fleet.json
 var embedded embed.FS
 
 // boardFile is a simulated board as its data file describes it.
 type boardFile struct {
 	Description string     `json:"description"`
+	Machine     string     `json:"machine"`    // whole servers only: what it is sold as
+	VCPU        int        `json:"vcpu"`       // of such a server
+	MemoryMiB   int64      `json:"memory_mib"` // of such a server, less what it keeps for itself
+	NVSwitch    bool       `json:"nvswitch"`   // every card is joined to every other
 	GPUs        []cardFile `json:"gpus"`
 }
 
@@ -67,6 +71,10 @@ func loadBoard(boards fs.FS, name string) (boardFile, error) {
 		if c.Mode != "whole" && c.Mode != "mig" {
 			return b, fmt.Errorf("load simulated board %q, card %d: mode %q is neither whole nor mig", name, i, c.Mode)
 		}
+		if b.NVSwitch {
+			b.GPUs[i].NVLink = others(len(b.GPUs), i)
+			continue
+		}
 		for _, peer := range c.NVLink {
 			if peer < 0 || peer >= len(b.GPUs) || peer == i {
 				return b, fmt.Errorf("load simulated board %q, card %d: NVLink to card %d, which is not there", name, i, peer)
@@ -74,4 +82,14 @@ func loadBoard(boards fs.FS, name string) (boardFile, error) {
 		}
 	}
 	return b, nil
+}
+
+func others(n, i int) []int {
+	out := make([]int, 0, n-1)
+	for j := range n {
+		if j != i {
+			out = append(out, j)
+		}
+	}
+	return out
 }

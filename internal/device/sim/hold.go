@@ -145,12 +145,16 @@ func (b *Board) minor(d nodewire.Device, mine []int) (int, error) {
 			used[m] = true
 		}
 	}
-	for m := firstMinor + len(b.cards); m <= lastMinor; m++ {
+	last := lastMinor
+	if b.cfg.CDIDir == "" { // nothing is handed over, so no number need exist
+		last = firstMinor + 16*len(b.cards)
+	}
+	for m := firstMinor + len(b.cards); m <= last; m++ {
 		if !used[m] {
 			return m, nil
 		}
 	}
-	return 0, fmt.Errorf("all device numbers up to %d:%d are taken", major, lastMinor)
+	return 0, fmt.Errorf("all device numbers up to %d:%d are taken", major, last)
 }
 
 // deviceUUID names a card, or the slice at a place; the same place has the same

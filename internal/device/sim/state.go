@@ -3,7 +3,6 @@ package sim
 import (
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,11 +33,11 @@ func (b *Board) load() error {
 	path := filepath.Join(b.cfg.StateDir, "state.json")
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		var seed [16]byte
-		if _, err := rand.Read(seed[:]); err != nil {
-			return fmt.Errorf("make simulated board: %w", err)
+		seed := b.cfg.Seed
+		if seed == "" {
+			seed = rand.Text()
 		}
-		b.state = state{Format: stateFormat, Seed: hex.EncodeToString(seed[:]), Held: map[string]hold{}}
+		b.state = state{Format: stateFormat, Seed: seed, Held: map[string]hold{}}
 		return b.save()
 	}
 	if err != nil {
