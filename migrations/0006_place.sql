@@ -8,6 +8,8 @@ ALTER TABLE node
     ADD COLUMN watchdog     boolean NOT NULL DEFAULT false,   -- it ends guests by itself when it has lost contact
     ADD COLUMN fenced_at    timestamptz,                      -- nothing runs on it: an operator said so, or its own time-out is over
     ADD COLUMN fenced_by    uuid REFERENCES app_user,         -- null: by its own time-out
+    ADD COLUMN tried_at     timestamptz,                      -- the last assignment that was sent and not answered: it may have come
+    ADD COLUMN leftovers    jsonb NOT NULL DEFAULT '{}',      -- of a fenced node: what its last report still shows and is not its own any more
     ADD COLUMN forgotten_at timestamptz;                      -- it will not come back; its name is free again (it gets another)
 
 ALTER TABLE project
@@ -22,6 +24,7 @@ ALTER TABLE instance
     ADD COLUMN user_data    bytea,                            -- sealed; a node fetches it apart
     ADD COLUMN idle_since   timestamptz,                      -- null: not idle, or not known
     ADD COLUMN idle_warned_at timestamptz,
+    ADD COLUMN loss_generation bigint NOT NULL DEFAULT 0,     -- of its node's assignment that tells of the present on_node_loss
     ADD CONSTRAINT instance_hold CHECK (NOT held OR state = 'stopped' AND kind = 'vm'),
     ADD CONSTRAINT instance_on_stop CHECK (on_stop = 'release' OR kind = 'vm');
 ALTER TABLE instance DROP CONSTRAINT instance_check1;
@@ -52,6 +55,13 @@ BEGIN
         RAISE EXCEPTION 'instance % leaves its node with claims held', OLD.id
             USING ERRCODE = 'check_violation', CONSTRAINT = 'instance_claims_held';
     END IF;
+    -- A node ends by itself only what it was told to: until it holds an assignment
+    -- that tells of the new on_node_loss, its silence proves nothing.
+    IF NEW.epoch <> OLD.epoch THEN
+        NEW.loss_generation := 0;
+    ELSIF NEW.on_node_loss <> OLD.on_node_loss AND NEW.node_id IS NOT NULL THEN
+        UPDATE node SET generation = generation + 1 WHERE id = NEW.node_id RETURNING generation INTO NEW.loss_generation;
+    END IF;
     RETURN NEW;
 END $$;
 -- +goose StatementEnd
@@ -73,7 +83,10 @@ CREATE TABLE volume (
     said_at     timestamptz,
     used_mib    bigint,
     created_at  timestamptz NOT NULL DEFAULT now(),
+    sized_at    timestamptz NOT NULL DEFAULT now(), -- since when it has its size
+    ending_at   timestamptz,                        -- when its deletion was asked for: nothing is charged from then
     deleted_at  timestamptz,
+    charged_mib bigint,                             -- what its open segment says; null: none is open
     UNIQUE (org_id, id),
     FOREIGN KEY (org_id, project_id, instance_id) REFERENCES instance (org_id, project_id, id),
     CHECK (state <> 'present' OR node_id IS NOT NULL),
@@ -82,6 +95,9 @@ CREATE TABLE volume (
 CREATE UNIQUE INDEX volume_of_instance ON volume (instance_id, role) WHERE state <> 'deleted';
 CREATE INDEX volume_project ON volume (project_id, id);
 CREATE INDEX volume_node ON volume (node_id) WHERE node_id IS NOT NULL AND state <> 'deleted';
+-- What the lifecycle loop has a step to take with.
+CREATE INDEX volume_unsettled ON volume (id) WHERE state = 'pending' AND said = 'present' OR state = 'present' AND said = 'gone'
+    OR state = 'deleting' AND said = 'gone' OR state = 'present' AND charged_mib IS DISTINCT FROM size_mib OR state <> 'present' AND charged_mib IS NOT NULL;
 -- +goose StatementBegin
 CREATE FUNCTION volume_guard() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -89,7 +105,7 @@ BEGIN
         RAISE EXCEPTION 'volume % can not shrink', OLD.id USING ERRCODE = 'check_violation', CONSTRAINT = 'volume_shrinks';
     END IF;
     -- Local data does not move by itself.
-    IF OLD.state = 'present' AND NEW.node_id IS DISTINCT FROM OLD.node_id THEN
+    IF OLD.state IN ('present', 'lost') AND NEW.node_id IS DISTINCT FROM OLD.node_id THEN
         RAISE EXCEPTION 'volume % can not move', OLD.id USING ERRCODE = 'check_violation', CONSTRAINT = 'volume_moves';
     END IF;
     IF OLD.state = 'deleted' THEN
@@ -148,6 +164,13 @@ CREATE TABLE registry_credential (
 ALTER TABLE image ADD COLUMN credential_id uuid,
     ADD FOREIGN KEY (org_id, credential_id) REFERENCES registry_credential (org_id, id) ON DELETE SET NULL (credential_id);
 
+-- A restore: what it was made from, and that its second half has been done.
+ALTER TABLE cloud_state
+    ADD COLUMN restoring     boolean NOT NULL DEFAULT false, -- the data is in place, the new era is not: nothing may run on it
+    ADD COLUMN restored_at   timestamptz,
+    ADD COLUMN restored_from timestamptz,                    -- the moment that the backup shows
+    ADD COLUMN epoch_floor   bigint NOT NULL DEFAULT 0;      -- placements begin above it: a run from before a restore never meets its own epoch
+
 -- Which control plane processes there are, and which of them a node is connected
 -- to: any of them finds the one that holds a node's connections.
 CREATE TABLE replica (
@@ -188,8 +211,9 @@ CREATE POLICY own ON registry_credential FOR SELECT TO tenon_node
     USING (id IN (SELECT m.credential_id FROM image m JOIN instance i ON i.image_org_id = m.org_id AND i.image_id = m.id WHERE i.node_id = (SELECT current_node())));
 GRANT SELECT ON volume, volume_segment, registry_credential, node_removal, replica, node_connection TO tenon_api;
 GRANT INSERT ON volume, registry_credential, node_removal TO tenon_api;
-GRANT UPDATE (state, size_mib) ON volume TO tenon_api;
+GRANT UPDATE (state, size_mib, sized_at, ending_at, deleted_at, message) ON volume TO tenon_api;
 GRANT DELETE ON registry_credential TO tenon_api;
+GRANT UPDATE (username, secret, created_by, created_at) ON registry_credential TO tenon_api;
 GRANT UPDATE (idle_stop_seconds, idle_warn_seconds) ON project TO tenon_api;
 GRANT UPDATE (on_stop, held, on_node_loss, node_id, epoch, flavor_id, gpu_count, gpu_model, gpu_mode, gpu_profile, vcpu, memory_mib, disk_mib,
     idle_since, idle_warned_at) ON instance TO tenon_api;
@@ -198,3 +222,77 @@ GRANT SELECT ON volume, node_removal, registry_credential TO tenon_node;
 GRANT UPDATE (said, said_at, used_mib, message) ON volume TO tenon_node;
 GRANT UPDATE (labels, kinds, watchdog) ON node TO tenon_node;
 GRANT UPDATE (activity) ON observation TO tenon_node;
+
+-- A tenant's request that ends or moves what a held VM keeps; nothing of it runs,
+-- so its node need not be asked.
+-- +goose StatementBegin
+CREATE FUNCTION held_release(released uuid) RETURNS bigint LANGUAGE sql SECURITY DEFINER SET search_path = public AS $$
+    WITH gone AS (
+        DELETE FROM gpu_claim c USING instance i
+        WHERE i.id = released AND i.held AND i.org_id = current_org() AND c.instance_id = i.id AND c.epoch = i.epoch RETURNING 1)
+    SELECT count(*) FROM gone
+$$;
+CREATE FUNCTION held_start(started uuid) RETURNS bigint LANGUAGE sql SECURITY DEFINER SET search_path = public AS $$
+    WITH moved AS (
+        UPDATE gpu_claim c SET epoch = i.epoch FROM instance i
+        WHERE i.id = started AND i.state = 'starting' AND i.org_id = current_org() AND c.instance_id = i.id AND c.epoch = i.epoch - 1 AND NOT c.fenced RETURNING 1)
+    SELECT count(*) FROM moved
+$$;
+-- The place in its pool's queue, from 1, of an instance of one's own.
+CREATE FUNCTION queue_place(wanted uuid) RETURNS bigint LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public AS $$
+    SELECT count(*) FROM instance w JOIN instance q ON q.pool_id = w.pool_id AND q.state = 'queued' AND (q.queued_at, q.id) <= (w.queued_at, w.id)
+    WHERE w.id = wanted AND w.state = 'queued' AND (w.org_id = current_org() OR is_operator())
+$$;
+-- Which kinds of instances nodes can run, for offers and dry runs.
+CREATE FUNCTION fleet_kinds() RETURNS TABLE (node_id uuid, kinds text[]) LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public AS
+    $$ SELECT id, kinds FROM node $$;
+-- What a volume's node is called and how it is, for who owns the volume.
+CREATE FUNCTION volume_node(wanted uuid) RETURNS TABLE (name text, state text) LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public AS $$
+    SELECT n.name, n.state FROM volume v JOIN node n ON n.id = v.node_id WHERE v.id = wanted AND (v.org_id = current_org() OR is_operator())
+$$;
+DO $$
+DECLARE f regprocedure;
+BEGIN
+    FOR f IN SELECT p.oid::regprocedure FROM pg_proc p WHERE p.pronamespace = 'public'::regnamespace
+        AND p.proname IN ('held_release', 'held_start', 'queue_place', 'fleet_kinds', 'volume_node') LOOP
+        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', f);
+        EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO tenon_api, tenon_system', f);
+    END LOOP;
+END $$;
+-- +goose StatementEnd
+
+-- Fencing, forgetting and idleness.
+CREATE INDEX node_fenced ON node (id) WHERE fenced_at IS NOT NULL;
+CREATE INDEX gpu_claim_fenced ON gpu_claim (gpu_id) WHERE fenced;
+CREATE INDEX instance_notebook ON instance (id) WHERE kind = 'notebook' AND state = 'running';
+CREATE POLICY operator_change ON node_certificate FOR UPDATE TO tenon_api USING ((SELECT is_operator()));
+GRANT UPDATE (revoked_at) ON node_certificate TO tenon_api;
+GRANT UPDATE (name, leftovers) ON node TO tenon_api;
+GRANT UPDATE (tried_at, leftovers) ON node TO tenon_node;
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION fleet_free() RETURNS TABLE (node_id uuid, node_name text, pool_id uuid, pool_name text, pool_simulated boolean, node_state text, drained boolean,
+    node_simulated boolean, free_vcpu bigint, free_memory_mib bigint, vcpu_total bigint, memory_total_mib bigint, gpu_id uuid, pci_address text, model text, geometry text, mode text, gpu_state text,
+    numa_node int, nvlink text[], taken int4multirange, media text[])
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public AS $$
+    SELECT n.id, n.name, n.pool_id, p.name, p.simulated, n.state, n.drained, n.simulated,
+        floor(n.vcpu * n.cpu_overcommit)::bigint - COALESCE(u.vcpu, 0), n.memory_mib - COALESCE(u.memory_mib, 0),
+        floor(n.vcpu * n.cpu_overcommit)::bigint, n.memory_mib,
+        g.id, g.pci_address, g.model, g.geometry, g.mode, g.state, g.numa_node, g.nvlink,
+        COALESCE(c.taken, '{}'::int4multirange), COALESCE(c.media, '{}')
+    FROM node n
+    JOIN pool p ON p.id = n.pool_id
+    LEFT JOIN LATERAL (SELECT sum(i.vcpu) AS vcpu, sum(i.memory_mib)::bigint AS memory_mib FROM instance i WHERE i.node_id = n.id) u ON true
+    LEFT JOIN gpu g ON g.node_id = n.id
+    LEFT JOIN LATERAL (SELECT range_agg(k.slots) AS taken, array_agg(k.profile) FILTER (WHERE k.profile LIKE '%+me') AS media FROM gpu_claim k WHERE k.gpu_id = g.id) c ON true
+    WHERE n.forgotten_at IS NULL
+    ORDER BY n.id, g.id
+$$;
+-- What of it a fenced node still holds is not the instance's any more.
+CREATE OR REPLACE FUNCTION instance_devices(wanted uuid) RETURNS TABLE (gpu_id uuid, gpu_uuid text, model text, mode text, profile text, slot_start int, slot_end int, simulated boolean)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public AS $$
+    SELECT g.id, g.uuid, g.model, k.mode, k.profile, lower(k.slots), upper(k.slots), g.simulated
+    FROM gpu_claim k JOIN gpu g ON g.id = k.gpu_id
+    WHERE k.instance_id = wanted AND NOT k.fenced AND (k.org_id = current_org() OR is_operator())
+    ORDER BY g.pci_address, k.slots
+$$;
+-- +goose StatementEnd

@@ -13,6 +13,7 @@ type kindOfAsk struct {
 	pool  string
 	kind  cloud.InstanceKind
 	shape cloud.Shape
+	home  cloud.NodeID
 }
 
 // row remembers, for one kind of ask, what each node of its pool offered, until
@@ -90,12 +91,12 @@ func (e *engine) decide(r *Request) Decision {
 }
 
 func (e *engine) row(r *Request) *row {
-	key := kindOfAsk{r.Pool, r.Kind, r.Shape}
+	key := kindOfAsk{r.Pool, r.Kind, r.Shape, r.Home}
 	key.shape.DiskMiB = 0 // not placed by
 	got, ok := e.rows[key]
 	if !ok {
 		nodes := e.board.pools[r.Pool]
-		got = &row{want: newWant(e.board, r.Kind, r.Shape), nodes: nodes, cells: make([]cell, len(nodes)), refused: map[int]*Refusal{}}
+		got = &row{want: newWant(e.board, r), nodes: nodes, cells: make([]cell, len(nodes)), refused: map[int]*Refusal{}}
 		e.rows[key] = got
 	}
 	return got

@@ -23,7 +23,7 @@ func pack(fields ...int) uint64 {
 // returned; ok is false when there is none.
 func (n *node) fit(w *want, picks []pick) (score, []pick, bool) {
 	picks = picks[:0]
-	if !n.open || n.vcpu < w.shape.VCPU || n.memory < w.shape.MemoryMiB {
+	if !n.open || !n.takes(w) || n.vcpu < w.shape.VCPU || n.memory < w.shape.MemoryMiB {
 		return score{}, picks, false
 	}
 	var hi uint64

@@ -87,24 +87,26 @@ func (r Refusal) String() string {
 type Code string
 
 const (
-	PoolEmpty    Code = "pool_empty"
-	BadShape     Code = "bad_shape"
-	NotForKind   Code = "not_for_kind"
-	Behind       Code = "behind"
-	NodeNotReady Code = "node_not_ready"
-	NodeDrained  Code = "node_drained"
-	NodeNoGPU    Code = "node_no_gpu"
-	NodeFewGPUs  Code = "node_few_gpus"
-	NodeVCPU     Code = "node_vcpu"
-	NodeMemory   Code = "node_memory"
-	NodeMembers  Code = "node_members"
-	GPUModel     Code = "gpu_model"
-	GPUMode      Code = "gpu_mode"
-	GPUProfile   Code = "gpu_profile"
-	GPUNotReady  Code = "gpu_not_ready"
-	GPUMedia     Code = "gpu_media"
-	GPUBusy      Code = "gpu_busy"
-	Fragmented   Code = "gpu_fragmented"
+	PoolEmpty       Code = "pool_empty"
+	BadShape        Code = "bad_shape"
+	NotForKind      Code = "not_for_kind"
+	Behind          Code = "behind"
+	NodeNotReady    Code = "node_not_ready"
+	NodeDrained     Code = "node_drained"
+	KindUnsupported Code = "kind_unsupported"
+	VolumeElsewhere Code = "volume_elsewhere"
+	NodeNoGPU       Code = "node_no_gpu"
+	NodeFewGPUs     Code = "node_few_gpus"
+	NodeVCPU        Code = "node_vcpu"
+	NodeMemory      Code = "node_memory"
+	NodeMembers     Code = "node_members"
+	GPUModel        Code = "gpu_model"
+	GPUMode         Code = "gpu_mode"
+	GPUProfile      Code = "gpu_profile"
+	GPUNotReady     Code = "gpu_not_ready"
+	GPUMedia        Code = "gpu_media"
+	GPUBusy         Code = "gpu_busy"
+	Fragmented      Code = "gpu_fragmented"
 )
 
 // codes in the order in which reasons are listed, with their words.
@@ -119,6 +121,7 @@ var codes = []struct {
 	{Behind, "request", "ahead and also waiting"},
 	{NodeNotReady, "node", "not ready"},
 	{NodeDrained, "node", "drained"},
+	{KindUnsupported, "node", "can't run instances of this kind"},
 	{NodeNoGPU, "node", "no GPU"},
 	{NodeFewGPUs, "node", "some fitting GPUs, but fewer than asked"},
 	{NodeVCPU, "node", "not enough vCPU free"},
@@ -131,6 +134,7 @@ var codes = []struct {
 	{GPUMedia, "GPU", "media engines in use"},
 	{GPUBusy, "GPU", "in use"},
 	{Fragmented, "GPU", "fragmented"},
+	{VolumeElsewhere, "node", "its data is on another node"},
 }
 
 func rank(c Code) int {
@@ -145,7 +149,7 @@ func rank(c Code) int {
 // unavailable reports the reasons that say nothing of what is free.
 func (c Code) unavailable() bool {
 	switch c {
-	case PoolEmpty, NodeNotReady, NodeDrained:
+	case PoolEmpty, NodeNotReady, NodeDrained, VolumeElsewhere:
 		return true
 	}
 	return false

@@ -11,8 +11,14 @@ func (e *engine) refuse(r *row, members int) Refusal {
 		return Refusal{Reasons: []Reason{{PoolEmpty, 1}}}
 	}
 	t := tally{}
+	home := false
 	for _, i := range r.nodes {
-		e.board.nodes[i].explain(r.want, t)
+		n := &e.board.nodes[i]
+		home = home || n.src.ID == r.want.home
+		n.explain(r.want, t)
+	}
+	if !r.want.home.IsZero() && !home { // it has left the pool, or is not known now
+		return Refusal{Reasons: t.reasons()}
 	}
 	return Refusal{NeverFits: e.neverFits(r, members), Reasons: t.reasons()}
 }
@@ -35,11 +41,17 @@ func (e *engine) neverFits(r *row, members int) bool {
 // explain adds the reasons for which a node takes no member.
 func (n *node) explain(w *want, t tally) {
 	switch {
+	case !w.home.IsZero() && w.home != n.src.ID:
+		t[VolumeElsewhere]++
+		return
 	case n.src.State != cloud.NodeReady:
 		t[NodeNotReady]++
 		return
 	case n.src.Drained:
 		t[NodeDrained]++
+		return
+	case !n.runs(w.kind):
+		t[KindUnsupported]++
 		return
 	case w.shape.GPUCount > 0 && len(n.gpus) == 0:
 		t[NodeNoGPU]++

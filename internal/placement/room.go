@@ -6,13 +6,13 @@ import "github.com/tenon-cloud/tenon/internal/gpu"
 // else waited, for offers and dry runs.
 func Room(s Snapshot, r Request) int {
 	b := newBoard(s)
-	w := newWant(b, r.Kind, r.Shape)
+	w := newWant(b, &r)
 	if w.bad != "" {
 		return 0
 	}
 	total := 0
 	for _, i := range b.pools[r.Pool] {
-		if n := &b.nodes[i]; n.open {
+		if n := &b.nodes[i]; n.open && n.takes(w) {
 			total += n.roomFor(w, n.vcpu, n.memory, n.freeDevices)
 		}
 	}
@@ -21,6 +21,9 @@ func Room(s Snapshot, r Request) int {
 
 // room is how many members a node could take if it were empty and ready.
 func (n *node) room(w *want) int {
+	if !n.takes(w) {
+		return 0
+	}
 	return n.roomFor(w, n.src.VCPU, n.src.MemoryMiB, n.allDevices)
 }
 

@@ -16,6 +16,7 @@ type Node struct {
 	State     cloud.NodeState
 	Drained   bool
 	Simulated bool
+	Kinds     []string // of instances that it can run; nil: any
 
 	VCPU          int   // sold in all: the host's times the overcommit
 	MemoryMiB     int64 // sold in all
@@ -44,7 +45,7 @@ func FromNode(n cloud.Node) Node {
 		vcpu = int(float64(n.VCPU) * n.CPUOvercommit)
 	}
 	out := Node{
-		ID: n.ID, Pool: n.PoolName, State: n.State, Drained: n.Drained, Simulated: n.Simulated,
+		ID: n.ID, Pool: n.PoolName, State: n.State, Drained: n.Drained, Simulated: n.Simulated, Kinds: n.Kinds,
 		VCPU: vcpu, MemoryMiB: n.MemoryMiB,
 		FreeVCPU: vcpu - n.UsedVCPU, FreeMemoryMiB: n.MemoryMiB - n.UsedMemoryMiB,
 		GPUs: make([]GPU, len(n.GPUs)),
@@ -67,6 +68,9 @@ type Request struct {
 	Priority   int    // higher first
 	Order      int64  // when it was queued: lower first; the id breaks ties
 	Count      int    // members alike, all placed or none; 0 means 1
+	// Home is the node that its data lies on, the only one that it can run on;
+	// zero: it has none yet.
+	Home cloud.NodeID
 }
 
 // Discipline says what a request that finds no place does to those behind it.

@@ -1,12 +1,16 @@
 package placement
 
 import (
+	"slices"
+
 	"github.com/tenon-cloud/tenon/internal/cloud"
 	"github.com/tenon-cloud/tenon/internal/gpu"
 )
 
 // want is a shape made ready for looking at many nodes.
 type want struct {
+	kind  cloud.InstanceKind
+	home  cloud.NodeID // zero: any
 	shape cloud.Shape
 	make  int
 	cuts  [2]struct {
@@ -16,8 +20,9 @@ type want struct {
 	bad Code // set: it can be placed nowhere
 }
 
-func newWant(b *board, kind cloud.InstanceKind, s cloud.Shape) *want {
-	w := &want{shape: s, make: b.intern(s.GPUModel, s.GPUMode)}
+func newWant(b *board, r *Request) *want {
+	s := r.Shape
+	w := &want{kind: r.Kind, home: r.Home, shape: s, make: b.intern(s.GPUModel, s.GPUMode)}
 	if s.GPUCount < 0 || s.VCPU < 0 || s.MemoryMiB < 0 {
 		w.bad = BadShape
 	}
@@ -43,7 +48,7 @@ func newWant(b *board, kind cloud.InstanceKind, s cloud.Shape) *want {
 		}
 		if !known {
 			w.bad = BadShape
-		} else if kind == cloud.KindVM {
+		} else if r.Kind == cloud.KindVM {
 			w.bad = NotForKind
 		}
 	default:
@@ -65,4 +70,14 @@ func (w *want) cut(geo *gpu.Geometry) *gpu.Cut {
 // suits reports whether a card could serve the want if it were free.
 func (w *want) suits(c *card) bool {
 	return c.make == w.make && (w.shape.GPUMode == cloud.ModeWhole || w.cut(c.geo) != nil)
+}
+
+// takes reports whether a node is one that the want could ever run on, whatever
+// is free there.
+func (n *node) takes(w *want) bool {
+	return (w.home.IsZero() || w.home == n.src.ID) && n.runs(w.kind)
+}
+
+func (n *node) runs(kind cloud.InstanceKind) bool {
+	return kind == "" || n.src.Kinds == nil || slices.Contains(n.src.Kinds, string(kind))
 }

@@ -37,6 +37,7 @@ type FleetNode struct {
 	MemoryMiB     int64
 	FreeVCPU      int
 	FreeMemoryMiB int64
+	Kinds         []string // of instances that it can run
 	GPUs          []FleetGPU
 }
 
@@ -47,15 +48,16 @@ func FleetFree(ctx context.Context, q Querier) ([]FleetNode, error) {
 		SELECT node_id, node_name, pool_id, pool_name, pool_simulated, node_state, drained, node_simulated,
 			vcpu_total, memory_total_mib, free_vcpu, free_memory_mib,
 			gpu_id, COALESCE(pci_address, ''), COALESCE(model, ''), COALESCE(geometry, ''), COALESCE(mode, ''), COALESCE(gpu_state, ''),
-			COALESCE(numa_node, -1), COALESCE(nvlink, '{}'), taken, cardinality(media) > 0
-		FROM fleet_free()`)
+			COALESCE(numa_node, -1), COALESCE(nvlink, '{}'), taken, cardinality(media) > 0, kinds
+		FROM fleet_free() JOIN fleet_kinds() USING (node_id)
+		ORDER BY node_id, gpu_id`)
 	var out []FleetNode
 	var n FleetNode
 	var g FleetGPU
 	var taken pgtype.Multirange[pgtype.Range[pgtype.Int4]]
 	_, err := pgx.ForEachRow(rows, []any{&n.ID, &n.Name, &n.PoolID, &n.PoolName, &n.PoolSimulated, &n.State, &n.Drained, &n.Simulated,
 		&n.VCPU, &n.MemoryMiB, &n.FreeVCPU, &n.FreeMemoryMiB,
-		&g.ID, &g.PCIAddress, &g.Model, &g.Geometry, &g.Mode, &g.State, &g.NUMANode, &g.NVLink, &taken, &g.Media}, func() error {
+		&g.ID, &g.PCIAddress, &g.Model, &g.Geometry, &g.Mode, &g.State, &g.NUMANode, &g.NVLink, &taken, &g.Media, &n.Kinds}, func() error {
 		if len(out) == 0 || out[len(out)-1].ID != n.ID {
 			out = append(out, n)
 		}

@@ -24,7 +24,8 @@ const instanceSelect = `
 		i.command, i.env, i.labels, i.desired_state, i.generation, i.state, i.observed_generation,
 		i.reason, i.message, i.reasons, i.progress, i.exit_code, i.last_lines,
 		i.node_id, COALESCE(n.name, ''), i.epoch, i.address, i.created_by, i.created_at,
-		i.started_at, i.state_at, i.deleted_at, i.deadline_at, i.event_seq
+		i.started_at, i.state_at, i.deleted_at, i.deadline_at, i.event_seq,
+		i.on_stop, i.held, i.on_node_loss, i.ssh_keys, i.idle_since
 	FROM instance i
 	JOIN project p ON p.id = i.project_id
 	JOIN image m ON m.org_id = i.image_org_id AND m.id = i.image_id
@@ -40,7 +41,8 @@ func instanceScan(row pgx.CollectableRow) (i Instance, err error) {
 		&i.Command, &i.Env, &i.Labels, &i.Desired, &i.Generation, &i.State, &i.ObservedGeneration,
 		&i.Reason, &i.Message, &i.Reasons, &i.Progress, &i.ExitCode, &i.LastLines,
 		&i.NodeID, &i.NodeName, &i.Epoch, &i.Address, &i.CreatedBy, &i.CreatedAt,
-		&i.StartedAt, &i.StateAt, &i.DeletedAt, &i.DeadlineAt, &i.EventSeq)
+		&i.StartedAt, &i.StateAt, &i.DeletedAt, &i.DeadlineAt, &i.EventSeq,
+		&i.OnStop, &i.Held, &i.OnNodeLoss, &i.SSHKeys, &i.IdleSince)
 	return i, err
 }
 
@@ -86,6 +88,7 @@ type Admission struct {
 	Event       cloud.Event
 	Audit       Audit
 	Idempotency *Idempotency
+	UserData    []byte // sealed; nil: none
 }
 
 // InstanceAdmit commits admissions to one project, all or none, in one message,
@@ -112,6 +115,9 @@ func instanceAdmit(b *pgx.Batch, list []Admission) {
 	b.Queue(quotaReserveSQL, list[0].Instance.ProjectID, resources, amounts)
 	for _, a := range list {
 		b.Queue(instanceAddSQL, a.args()...)
+		for _, v := range a.Instance.Volumes {
+			b.Queue(volumeAddSQL, volumeArgs(v)...)
+		}
 		b.Queue(eventSQL, eventArgs(a.Event, a.Instance.ID.UUID())...)
 		b.Queue(auditSQL, a.Audit.args()...)
 	}
@@ -120,8 +126,9 @@ func instanceAdmit(b *pgx.Batch, list []Admission) {
 const instanceAddSQL = `
 	INSERT INTO instance (id, org_id, project_id, name, kind, image_org_id, image_id, image_digest, flavor_id, pool_id,
 		gpu_count, gpu_model, gpu_mode, gpu_profile, vcpu, memory_mib, disk_mib,
-		command, env, labels, created_by, created_at, queued_at, state_at, event_seq)
-	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $22, $22, $23)`
+		command, env, labels, created_by, created_at, queued_at, state_at, event_seq,
+		on_stop, on_node_loss, ssh_keys, user_data)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $22, $22, $23, $24, $25, $26, $27)`
 
 func (a Admission) args() []any {
 	i, s := a.Instance, a.Instance.Shape
@@ -131,7 +138,8 @@ func (a Admission) args() []any {
 	}
 	return []any{i.ID, i.OrgID, i.ProjectID, i.Name, i.Kind, imageOrg, i.ImageID, i.ImageDigest, i.FlavorID, a.PoolID,
 		s.GPUCount, s.GPUModel, s.GPUMode, s.GPUProfile, s.VCPU, s.MemoryMiB, s.DiskMiB,
-		i.Command, words(i.Env), words(i.Labels), i.CreatedBy, i.CreatedAt, i.EventSeq}
+		i.Command, words(i.Env), words(i.Labels), i.CreatedBy, i.CreatedAt, i.EventSeq,
+		i.OnStop, i.OnNodeLoss, append([]string{}, i.SSHKeys...), a.UserData}
 }
 
 func words(m map[string]string) map[string]string {
@@ -152,10 +160,14 @@ func IntentSave(ctx context.Context, q Querier, s Standing, queuedAt *time.Time)
 		UPDATE instance SET desired_state = $2, generation = $3, state = $4, state_at = $5, deadline_at = $6,
 			reason = $7, message = $8, reasons = $9, progress = $10, exit_code = $11,
 			last_lines = COALESCE($12, last_lines), holds_quota = $13, started_at = $14, deleted_at = $15,
-			event_seq = $16, queued_at = COALESCE($17, queued_at)
+			event_seq = $16, queued_at = COALESCE($17, queued_at),
+			on_stop = $18, held = $19, on_node_loss = $20, node_id = $21, epoch = $22, flavor_id = $23,
+			gpu_count = $24, gpu_model = $25, gpu_mode = $26, gpu_profile = $27, vcpu = $28, memory_mib = $29, disk_mib = $30
 		WHERE id = $1`,
 		s.ID, s.Desired, s.Generation, s.State, s.StateAt, s.DeadlineAt, s.Reason, s.Message, reasons, s.Progress, s.ExitCode,
-		s.LastLines, s.HoldsQuota, s.StartedAt, s.DeletedAt, s.EventSeq, queuedAt)
+		s.LastLines, s.HoldsQuota, s.StartedAt, s.DeletedAt, s.EventSeq, queuedAt,
+		s.OnStop, s.Held, s.OnNodeLoss, s.NodeID, s.Epoch, s.FlavorID,
+		s.Shape.GPUCount, s.Shape.GPUModel, s.Shape.GPUMode, s.Shape.GPUProfile, s.Shape.VCPU, s.Shape.MemoryMiB, s.Shape.DiskMiB)
 	return wrap("save an intent", err)
 }
 
@@ -164,6 +176,33 @@ func IntentSave(ctx context.Context, q Querier, s Standing, queuedAt *time.Time)
 func NodeTouch(ctx context.Context, q Querier, id cloud.NodeID) error {
 	_, err := q.Exec(ctx, `SELECT node_touch($1)`, id)
 	return wrap("raise a node's generation", err)
+}
+
+// HeldRelease gives back what a locked instance of one's own holds while it is
+// stopped, before it is saved as no longer held.
+func HeldRelease(ctx context.Context, q Querier, id cloud.InstanceID) error {
+	_, err := q.Exec(ctx, `SELECT held_release($1)`, id)
+	return wrap("release what is held", err)
+}
+
+// HeldStart moves what an instance of one's own held to its new epoch, after it
+// is saved as starting. It gives how many claims that were.
+func HeldStart(ctx context.Context, q Querier, id cloud.InstanceID) (n int, err error) {
+	err = q.QueryRow(ctx, `SELECT held_start($1)`, id).Scan(&n)
+	return n, wrap("start with what is held", err)
+}
+
+// QueuePlace is an instance's place in its pool's queue, from 1; 0: not queued.
+func QueuePlace(ctx context.Context, q Querier, id cloud.InstanceID) (n int, err error) {
+	err = q.QueryRow(ctx, `SELECT queue_place($1)`, id).Scan(&n)
+	return n, wrap("find the place in the queue", err)
+}
+
+// FlavorOf gives the flavor of an instance, offered still or not.
+func FlavorOf(ctx context.Context, q Querier, id cloud.InstanceID) (cloud.Flavor, error) {
+	rows, _ := q.Query(ctx, `SELECT `+flavorColumns+` FROM flavor WHERE id = (SELECT flavor_id FROM instance WHERE id = $1)`, id)
+	out, err := pgx.CollectExactlyOneRow(rows, flavorScan)
+	return out, wrap("get an instance's flavor", err)
 }
 
 // HeldDevice is a card or slice that an instance holds, as its tenant may know

@@ -21,6 +21,9 @@ type Waiting struct {
 	QueuedAt   time.Time
 	Reason     string
 	Message    string
+	Home       cloud.NodeID // where its data lies; zero: it has none yet
+	HomeName   string
+	HomeState  cloud.NodeState
 }
 
 // QueueSnapshot is what the scheduler decides on.
@@ -29,6 +32,12 @@ type QueueSnapshot struct {
 	Nodes   []cloud.Node // with their GPUs, these with their claims
 }
 
+// homeSQL finds the node that an instance's data lies on, which is the only one
+// that it can run on.
+const homeSQL = `
+	SELECT n.id, n.name, n.state FROM volume v JOIN node n ON n.id = v.node_id
+	WHERE v.instance_id = i.id AND (v.state IN ('present', 'lost') OR v.state = 'pending' AND v.said = 'present') LIMIT 1`
+
 // QueueRead reads the queue and the fleet in one round trip. The statements see
 // slightly different moments; the commit checks everything under locks.
 func QueueRead(ctx context.Context, q Querier, limit int) (QueueSnapshot, error) {
@@ -36,20 +45,22 @@ func QueueRead(ctx context.Context, q Querier, limit int) (QueueSnapshot, error)
 	var batch pgx.Batch
 	batch.Queue(`
 		SELECT i.id, i.project_id, i.kind, i.gpu_count, i.gpu_model, i.gpu_mode, i.gpu_profile, i.vcpu, i.memory_mib, i.disk_mib,
-			p.name, i.generation, i.queued_at, i.reason, i.message
+			p.name, i.generation, i.queued_at, i.reason, i.message, h.id, COALESCE(h.name, ''), COALESCE(h.state, '')
 		FROM instance i JOIN pool p ON p.id = i.pool_id
+		LEFT JOIN LATERAL (`+homeSQL+`) h ON true
 		WHERE i.state = 'queued' AND i.desired_state = 'running'
 		ORDER BY i.queued_at, i.id LIMIT $1`, limit).Query(func(rows pgx.Rows) (err error) {
 		out.Waiting, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (w Waiting, err error) {
 			err = row.Scan(&w.ID, &w.ProjectID, &w.Kind, &w.Shape.GPUCount, &w.Shape.GPUModel, &w.Shape.GPUMode, &w.Shape.GPUProfile,
-				&w.Shape.VCPU, &w.Shape.MemoryMiB, &w.Shape.DiskMiB, &w.Pool, &w.Generation, &w.QueuedAt, &w.Reason, &w.Message)
+				&w.Shape.VCPU, &w.Shape.MemoryMiB, &w.Shape.DiskMiB, &w.Pool, &w.Generation, &w.QueuedAt, &w.Reason, &w.Message,
+				&w.Home, &w.HomeName, &w.HomeState)
 			return w, err
 		})
 		return err
 	})
 	batch.Queue(`
 		SELECT n.id, n.name, n.pool_id, p.name, n.state, n.drained, n.simulated OR p.simulated, n.vcpu, n.memory_mib, n.cpu_overcommit,
-			COALESCE(u.vcpu, 0), COALESCE(u.memory_mib, 0)
+			COALESCE(u.vcpu, 0), COALESCE(u.memory_mib, 0), n.kinds
 		FROM node n
 		JOIN pool p ON p.id = n.pool_id
 		LEFT JOIN (
@@ -59,7 +70,7 @@ func QueueRead(ctx context.Context, q Querier, limit int) (QueueSnapshot, error)
 		ORDER BY n.id`).Query(func(rows pgx.Rows) (err error) {
 		out.Nodes, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (n cloud.Node, err error) {
 			err = row.Scan(&n.ID, &n.Name, &n.PoolID, &n.PoolName, &n.State, &n.Drained, &n.Simulated, &n.VCPU, &n.MemoryMiB, &n.CPUOvercommit,
-				&n.UsedVCPU, &n.UsedMemoryMiB)
+				&n.UsedVCPU, &n.UsedMemoryMiB, &n.Kinds)
 			return n, err
 		})
 		return err
@@ -168,12 +179,13 @@ func QueueRefuse(ctx context.Context, q Querier, list []Refused) (first []Standi
 // QueueOf lists what waits in a pool, oldest first, as tenon_system.
 func QueueOf(ctx context.Context, q Querier, pool cloud.PoolID, limit int) ([]Waiting, error) {
 	rows, _ := q.Query(ctx, `
-		SELECT id, kind, gpu_count, gpu_model, gpu_mode, gpu_profile, vcpu, memory_mib, disk_mib, queued_at
-		FROM instance WHERE state = 'queued' AND desired_state = 'running' AND pool_id = $1
-		ORDER BY queued_at, id LIMIT $2`, pool, limit)
+		SELECT i.id, i.kind, i.gpu_count, i.gpu_model, i.gpu_mode, i.gpu_profile, i.vcpu, i.memory_mib, i.disk_mib, i.queued_at, h.id
+		FROM instance i LEFT JOIN LATERAL (`+homeSQL+`) h ON true
+		WHERE i.state = 'queued' AND i.desired_state = 'running' AND i.pool_id = $1
+		ORDER BY i.queued_at, i.id LIMIT $2`, pool, limit)
 	out, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (w Waiting, err error) {
 		err = row.Scan(&w.ID, &w.Kind, &w.Shape.GPUCount, &w.Shape.GPUModel, &w.Shape.GPUMode, &w.Shape.GPUProfile,
-			&w.Shape.VCPU, &w.Shape.MemoryMiB, &w.Shape.DiskMiB, &w.QueuedAt)
+			&w.Shape.VCPU, &w.Shape.MemoryMiB, &w.Shape.DiskMiB, &w.QueuedAt, &w.Home)
 		return w, err
 	})
 	return out, wrap("list the queue", err)

@@ -56,21 +56,29 @@ type Standing struct {
 	StartedAt          *time.Time
 	DeletedAt          *time.Time
 	EventSeq           int64
+
+	OnStop     cloud.StopPolicy
+	Held       bool // stopped, and keeps its place
+	OnNodeLoss cloud.LossPolicy
+	FlavorID   cloud.FlavorID
 }
+
+// HasPlace reports that it is on a node, running or held there.
+func (s Standing) HasPlace() bool { return s.State.OnNode() || s.Held }
 
 const standingColumns = `
 	id, org_id, project_id, name, kind,
 	gpu_count, gpu_model, gpu_mode, gpu_profile, vcpu, memory_mib, disk_mib,
 	desired_state, generation, state, observed_generation, state_at, deadline_at,
 	reason, message, reasons, progress, exit_code, node_id, epoch, address,
-	holds_quota, started_at, deleted_at, event_seq`
+	holds_quota, started_at, deleted_at, event_seq, on_stop, held, on_node_loss, flavor_id`
 
 func standingScan(row pgx.CollectableRow) (s Standing, err error) {
 	err = row.Scan(&s.ID, &s.OrgID, &s.ProjectID, &s.Name, &s.Kind,
 		&s.Shape.GPUCount, &s.Shape.GPUModel, &s.Shape.GPUMode, &s.Shape.GPUProfile, &s.Shape.VCPU, &s.Shape.MemoryMiB, &s.Shape.DiskMiB,
 		&s.Desired, &s.Generation, &s.State, &s.ObservedGeneration, &s.StateAt, &s.DeadlineAt,
 		&s.Reason, &s.Message, &s.Reasons, &s.Progress, &s.ExitCode, &s.NodeID, &s.Epoch, &s.Address,
-		&s.HoldsQuota, &s.StartedAt, &s.DeletedAt, &s.EventSeq)
+		&s.HoldsQuota, &s.StartedAt, &s.DeletedAt, &s.EventSeq, &s.OnStop, &s.Held, &s.OnNodeLoss, &s.FlavorID)
 	return s, err
 }
 
@@ -108,6 +116,7 @@ type standingRow struct {
 	StartedAt          *time.Time      `json:"started_at"`
 	DeletedAt          *time.Time      `json:"deleted_at"`
 	EventSeq           int64           `json:"event_seq"`
+	Held               bool            `json:"held"`
 }
 
 // StandingSave writes locked instances back. The database refuses an illegal
@@ -121,7 +130,7 @@ func StandingSave(ctx context.Context, q Querier, list []Standing) error {
 		out[i] = standingRow{ID: s.ID.UUID(), State: string(s.State), ObservedGeneration: s.ObservedGeneration,
 			StateAt: s.StateAt, DeadlineAt: s.DeadlineAt, Reason: s.Reason, Message: s.Message, Reasons: s.Reasons,
 			Progress: s.Progress, ExitCode: s.ExitCode, LastLines: s.LastLines, Epoch: s.Epoch, Address: s.Address,
-			HoldsQuota: s.HoldsQuota, StartedAt: s.StartedAt, DeletedAt: s.DeletedAt, EventSeq: s.EventSeq}
+			HoldsQuota: s.HoldsQuota, StartedAt: s.StartedAt, DeletedAt: s.DeletedAt, EventSeq: s.EventSeq, Held: s.Held}
 		if !s.NodeID.IsZero() {
 			node := s.NodeID.UUID()
 			out[i].NodeID = &node
@@ -148,12 +157,13 @@ func StandingSave(ctx context.Context, q Querier, list []Standing) error {
 			holds_quota = r.holds_quota,
 			started_at = r.started_at,
 			deleted_at = r.deleted_at,
-			event_seq = r.event_seq
+			event_seq = r.event_seq,
+			held = r.held
 		FROM json_to_recordset($1::json) AS r (
 			id uuid, state text, observed_generation bigint, state_at timestamptz, deadline_at timestamptz,
 			reason text, message text, reasons jsonb, progress int, exit_code int, last_lines text,
 			node_id uuid, epoch bigint, address text, holds_quota boolean,
-			started_at timestamptz, deleted_at timestamptz, event_seq bigint)
+			started_at timestamptz, deleted_at timestamptz, event_seq bigint, held boolean)
 		WHERE i.id = r.id`, asJSON(out))
 	if err != nil {
 		return fmt.Errorf("save instances: %w", err)
@@ -314,6 +324,9 @@ func asJSON(v any) string {
 // unknown, so nothing that happens to it is charged until its node has spoken.
 const ReasonNodeLost = "node_lost"
 
+// ReasonHold marks a VM that is being stopped and will keep its place.
+const ReasonHold = "asked_to_hold"
+
 // InstanceEvent numbers the next event of a locked instance; its id follows
 // from the instance and the number. Save the instance in the same transaction.
 // Whoever meters finds the shape and the state in its data.
@@ -324,6 +337,9 @@ func InstanceEvent(s *Standing, verb, message string, at time.Time, data map[str
 		state = "unknown"
 	}
 	all := map[string]any{"state": state, "reason": s.Reason, "epoch": s.Epoch, "kind": string(s.Kind), "shape": s.Shape}
+	if s.Held || s.State == cloud.StateStopping && s.Reason == ReasonHold {
+		all["held"] = true // charged as if it ran
+	}
 	maps.Copy(all, data)
 	return cloud.Event{
 		ID:    derived(cloud.EventID{}, "instance", s.ID.String(), strconv.FormatInt(s.EventSeq, 10)),
