@@ -3,7 +3,11 @@
 // show that they are simulated. It serves nodes that only book and the agent's
 // tests; an Engine outlives the agent that uses it, like a real engine.
 //
-// It may import hypervisor and nodewire.
+// With a Pace, guests take the times of real ones, by a seed, and answer like
+// machines that do nothing: a shell, a web page, log lines, a load curve. With a
+// StateFile they go on while no process runs them.
+//
+// It may import hypervisor, nodewire and durable.
 package fake
 
 import (
@@ -25,6 +29,9 @@ type Options struct {
 	// Hook, if set, is called as a step of a guest begins (prepare, start, stop,
 	// remove) and may fail it; it may block until ctx ends.
 	Hook func(ctx context.Context, step, id string) error
+
+	Pace      *Pace  // nil: the delays above, every time
+	StateFile string // keeps the guests for the next process; empty: they end with this one
 }
 
 // Engine holds the guests.
@@ -33,6 +40,7 @@ type Engine struct {
 
 	mu       sync.Mutex
 	guests   map[string]*guest
+	images   map[string]time.Time // when each is, or will be, here
 	watchers map[chan string]struct{}
 	faults   []string
 
@@ -41,8 +49,14 @@ type Engine struct {
 
 type guest struct {
 	hypervisor.Guest
+	name   string
+	kind   string
+	vcpu   int
+	memory int64 // MiB
 	cdi    []string
 	lines  []string
+	plan   *plan         // how it will end by itself; nil: it won't
+	timer  *time.Timer   // that makes it so
 	ended  chan struct{} // closed when it is no longer running
 	logged chan struct{} // closed and replaced with each line
 }
@@ -51,7 +65,15 @@ var _ hypervisor.Driver = (*Engine)(nil)
 
 // New makes an engine without guests.
 func New(opts Options) *Engine {
-	return &Engine{opts: opts, guests: map[string]*guest{}, watchers: map[chan string]struct{}{}}
+	return &Engine{opts: opts, guests: map[string]*guest{}, images: map[string]time.Time{}, watchers: map[chan string]struct{}{}}
+}
+
+// Open makes an engine with the guests of its state file.
+func Open(opts Options) (*Engine, error) {
+	e := New(opts)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e, e.load()
 }
 
 // Name implements hypervisor.Driver.
@@ -60,13 +82,23 @@ func (e *Engine) Name() string { return "fake" }
 // Check implements hypervisor.Driver.
 func (e *Engine) Check(context.Context) (string, error) { return "simulated", nil }
 
-// Close implements hypervisor.Driver; guests go on.
-func (e *Engine) Close() error { return nil }
+// Close implements hypervisor.Driver; guests go on in their state file.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, g := range e.guests {
+		g.disarm()
+	}
+	return nil
+}
 
 // Prepare takes the time of a pull.
 func (e *Engine) Prepare(ctx context.Context, spec hypervisor.Spec, progress hypervisor.Progress) error {
 	if err := e.hook(ctx, "prepare", spec.ID); err != nil {
 		return err
+	}
+	if e.opts.Pace != nil {
+		return e.pull(ctx, spec, progress)
 	}
 	const parts = 4
 	for i := range parts {
@@ -83,15 +115,23 @@ func (e *Engine) Start(ctx context.Context, spec hypervisor.Spec) (hypervisor.Gu
 	if err := e.hook(ctx, "start", spec.ID); err != nil {
 		return hypervisor.Guest{}, err
 	}
-	if err := wait(ctx, e.opts.StartDelay); err != nil {
+	if g, ok := e.get(spec.ID); ok && g.State == hypervisor.Running && g.Epoch == spec.Epoch {
+		return g, nil
+	}
+	delay := e.opts.StartDelay
+	if e.opts.Pace != nil {
+		delay = e.opts.Pace.start(spec)
+	}
+	if err := wait(ctx, delay); err != nil {
+		return hypervisor.Guest{}, err
+	}
+	end, err := planOf(spec.Command)
+	if err != nil {
 		return hypervisor.Guest{}, err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if g := e.guests[spec.ID]; g != nil {
-		if g.State == hypervisor.Running && g.Epoch == spec.Epoch {
-			return g.Guest, nil
-		}
 		return hypervisor.Guest{}, fmt.Errorf("start simulated guest %s: one of epoch %d is %s", spec.ID, g.Epoch, g.State)
 	}
 	for id, g := range e.guests {
@@ -108,12 +148,27 @@ func (e *Engine) Start(ctx context.Context, spec hypervisor.Spec) (hypervisor.Gu
 			ID: spec.ID, Epoch: spec.Epoch, Generation: spec.Generation, State: hypervisor.Running,
 			StartedAt: time.Now(), Devices: spec.Devices,
 		},
+		name: spec.Name, kind: spec.Kind, vcpu: spec.VCPU, memory: spec.MemoryMiB, plan: end,
 		cdi: spec.CDIDevices, ended: make(chan struct{}), logged: make(chan struct{}),
 	}
 	g.log("simulated guest " + spec.Name + " started")
 	e.guests[spec.ID] = g
+	if err := e.save(); err != nil {
+		delete(e.guests, spec.ID)
+		return hypervisor.Guest{}, err
+	}
+	e.arm(g)
 	e.changed(spec.ID)
 	return g.Guest, nil
+}
+
+func (e *Engine) get(id string) (hypervisor.Guest, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if g := e.guests[id]; g != nil {
+		return g.Guest, true
+	}
+	return hypervisor.Guest{}, false
 }
 
 // Stop ends a guest.
@@ -126,7 +181,11 @@ func (e *Engine) Stop(ctx context.Context, id string, grace time.Duration) (hype
 	running := g != nil && g.State == hypervisor.Running
 	e.mu.Unlock()
 	if running {
-		if err := wait(ctx, min(e.opts.StopDelay, grace)); err != nil {
+		delay := e.opts.StopDelay
+		if e.opts.Pace != nil {
+			delay = e.opts.Pace.stop(id)
+		}
+		if err := wait(ctx, min(delay, grace)); err != nil {
 			return hypervisor.Guest{}, err
 		}
 	}
@@ -136,8 +195,11 @@ func (e *Engine) Stop(ctx context.Context, id string, grace time.Duration) (hype
 		return hypervisor.Guest{}, hypervisor.ErrNoGuest
 	}
 	if g.State == hypervisor.Running {
-		g.end(143, false)
+		g.end(143, false, time.Now())
 		e.changed(id)
+		if err := e.save(); err != nil {
+			return hypervisor.Guest{}, err // it has ended here; the next Stop writes it
+		}
 	}
 	return g.Guest, nil
 }
@@ -157,6 +219,10 @@ func (e *Engine) Remove(ctx context.Context, id string, _ bool) error {
 		return fmt.Errorf("remove simulated guest %s: it runs", id)
 	}
 	delete(e.guests, id)
+	if err := e.save(); err != nil {
+		e.guests[id] = g
+		return err
+	}
 	e.changed(id)
 	return nil
 }
@@ -213,7 +279,10 @@ func (e *Engine) exit(id string, code int, oom bool) {
 	defer e.mu.Unlock()
 	if g := e.guests[id]; g != nil && g.State == hypervisor.Running {
 		g.log(fmt.Sprintf("simulated guest exits with %d", code))
-		g.end(code, oom)
+		g.end(code, oom, time.Now())
+		if err := e.save(); err != nil {
+			e.faults = append(e.faults, err.Error())
+		}
 		e.changed(id)
 	}
 }
@@ -225,8 +294,9 @@ func (e *Engine) Faults() []string {
 	return append([]string(nil), e.faults...)
 }
 
-func (g *guest) end(code int, oom bool) {
-	g.State, g.ExitCode, g.OOMKilled, g.ExitedAt = hypervisor.Exited, code, oom, time.Now()
+func (g *guest) end(code int, oom bool, at time.Time) {
+	g.State, g.ExitCode, g.OOMKilled, g.ExitedAt = hypervisor.Exited, code, oom, at
+	g.disarm()
 	close(g.ended)
 }
 

@@ -14,7 +14,7 @@ import (
 
 // Exec answers a few commands: cat, echo, exit N, size (the terminal's, after
 // each resize) and sleep (until the stream ends). Anything else, a login shell
-// too, says that there is no guest and exits 127.
+// too, says that there is no guest and exits 127. With a Pace a shell answers.
 func (e *Engine) Exec(ctx context.Context, id string, req nodewire.ExecRequest, streams hypervisor.ExecIO) (int, error) {
 	g, err := e.running(id)
 	if err != nil {
@@ -23,7 +23,13 @@ func (e *Engine) Exec(ctx context.Context, id string, req nodewire.ExecRequest, 
 	done := make(chan int, 1)
 	e.processes.Add(1)
 	defer e.processes.Add(-1)
-	go func() { done <- command(ctx, req, streams) }()
+	go func() {
+		if e.opts.Pace != nil && isShell(req.Command) {
+			done <- e.shell(ctx, g, req, streams)
+			return
+		}
+		done <- command(ctx, req, streams)
+	}()
 	select {
 	case code := <-done:
 		return code, nil
@@ -78,15 +84,16 @@ func (e *Engine) Logs(ctx context.Context, id string, opts hypervisor.LogOptions
 	}
 	from := 0
 	if opts.Tail > 0 {
-		from = max(0, len(g.lines)-opts.Tail)
+		from = max(0, len(e.written(g))-opts.Tail)
 	}
 	e.mu.Unlock()
 	r, w := io.Pipe()
 	go func() {
 		for {
 			e.mu.Lock()
-			lines, more := g.lines[from:], g.logged
-			from = len(g.lines)
+			all := e.written(g)
+			lines, more := all[from:], g.logged
+			from = len(all)
 			ended := g.State != hypervisor.Running
 			e.mu.Unlock()
 			for _, l := range lines {
@@ -98,8 +105,13 @@ func (e *Engine) Logs(ctx context.Context, id string, opts hypervisor.LogOptions
 				_ = w.Close()
 				return
 			}
+			var tick <-chan time.Time
+			if e.opts.Pace != nil {
+				tick = time.After(stepEvery / 2)
+			}
 			select {
 			case <-more:
+			case <-tick:
 			case <-g.ended:
 			case <-ctx.Done():
 				_ = w.CloseWithError(ctx.Err())
@@ -117,19 +129,6 @@ func (e *Engine) Say(id, line string) {
 	if g := e.guests[id]; g != nil {
 		g.log(line)
 	}
-}
-
-// Stats invents counters that grow with the guest's age.
-func (e *Engine) Stats(_ context.Context, id string) (hypervisor.Stats, error) {
-	g, err := e.running(id)
-	if err != nil {
-		return hypervisor.Stats{}, err
-	}
-	age := time.Since(g.StartedAt)
-	return hypervisor.Stats{
-		CPUNanoseconds: int64(age / 4), MemoryBytes: 64<<20 + int64(age.Seconds())%32<<20, Pids: 3,
-		NetRxBytes: int64(age.Seconds()) * 1000, NetTxBytes: int64(age.Seconds()) * 400, DiskBytes: 8 << 20,
-	}, nil
 }
 
 func (e *Engine) running(id string) (*guest, error) {
