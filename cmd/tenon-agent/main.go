@@ -3,6 +3,7 @@
 //	tenon-agent [run] [flags]   take assignments and make this node so
 //	tenon-agent purge [flags]   end and remove everything that this cloud runs here
 //	tenon-agent containerd-config [flags]   print the configuration of this node's containerd
+//	tenon-agent fleet [flags]   run simulated nodes, which book resources and run nothing
 //	tenon-agent version
 package main
 
@@ -52,8 +53,17 @@ func main() {
 			exit(purge(ctx, cfg))
 		}
 		exit(run(ctx, cfg))
+	case "fleet":
+		cfg, err := readFleetConfig(args, os.Getenv)
+		if errors.Is(err, flag.ErrHelp) {
+			return
+		}
+		if err != nil {
+			exit(err)
+		}
+		exit(runFleet(ctx, cfg))
 	default:
-		exit(fmt.Errorf("there is no command %q; there are run, purge, containerd-config and version", command))
+		exit(fmt.Errorf("there is no command %q; there are run, purge, containerd-config, fleet and version", command))
 	}
 }
 

@@ -14,25 +14,32 @@ import (
 
 	"github.com/tenon-cloud/tenon/internal/app"
 	"github.com/tenon-cloud/tenon/internal/devcloud"
+	"github.com/tenon-cloud/tenon/internal/device/sim"
 )
 
 func devCommand() *cobra.Command {
 	var state string
 	var clean bool
+	var simulated int
 	cmd := &cobra.Command{
 		Use: "dev", Short: "Run a whole cloud on this machine", Args: cobra.NoArgs,
 		Long: `Run a whole cloud on this machine: a private Postgres, the control plane, a
-private containerd and a node agent with simulated GPUs. Everything is kept in
-the state folder and carries its id, so that several clouds don't meet. Ctrl-C
-stops all of it; a second Ctrl-C doesn't wait.`,
+private containerd and a node agent with simulated GPUs, and beside that a fleet
+of simulated nodes, which book resources and run nothing; they get work only
+when their pool, simulated, is asked for. Everything is kept in the state folder
+and carries its id, so that several clouds don't meet. Ctrl-C stops all of it; a
+second Ctrl-C doesn't wait.`,
 		RunE: func(*cobra.Command, []string) error {
+			if _, err := sim.Fleet(simulated); err != nil {
+				return fmt.Errorf("--simulate-nodes: %w", err)
+			}
 			self, err := os.Executable()
 			if err != nil {
 				return fmt.Errorf("find own program: %w", err)
 			}
 			o := devcloud.Options{
 				State: state, Programs: filepath.Dir(self), Roots: devcloud.DefaultRoots, Setup: devSetup,
-				AdminPassword: os.Getenv("TENON_ADMIN_PASSWORD"),
+				AdminPassword: os.Getenv("TENON_ADMIN_PASSWORD"), SimulatedNodes: simulated,
 			}
 			console := devcloud.NewConsole(os.Stdout)
 			if clean {
@@ -44,6 +51,7 @@ stops all of it; a second Ctrl-C doesn't wait.`,
 		},
 	}
 	cmd.Flags().StringVar(&state, "state", "var", "state folder")
+	cmd.Flags().IntVar(&simulated, "simulate-nodes", 12, fmt.Sprintf("simulated nodes beside the local one, 0 to %d", sim.FleetMax))
 	cmd.Flags().BoolVar(&clean, "clean", false, "stop this folder's cloud, delete all of it, and end")
 	return cmd
 }

@@ -78,6 +78,9 @@ func (a *App) Setup(ctx context.Context, in SetupInput) (SetupResult, error) {
 			func() error {
 				return postgres.PoolAdd(ctx, tx, cloud.Pool{ID: cloud.PoolID{}.New(), Name: defaultName})
 			},
+			func() error { // gets work only when it is named
+				return postgres.PoolAdd(ctx, tx, cloud.Pool{ID: cloud.PoolID{}.New(), Name: cloud.SimulatedPool, Simulated: true})
+			},
 			func() error { return firstOffers(ctx, tx, now) },
 			func() error {
 				return postgres.AuditAdd(ctx, tx, postgres.Audit{Actor: cloud.Actor{UserID: out.UserID}, Action: "cloud.setup", Resource: out.OrgID.String()})

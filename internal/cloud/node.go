@@ -44,6 +44,9 @@ type Pool struct {
 	Simulated bool // gets work only when it is asked for by name
 }
 
+// SimulatedPool is the pool of the simulated fleet.
+const SimulatedPool = "simulated"
+
 // GPUMode is the one way in which a card is cut, at a time.
 type GPUMode string
 

@@ -33,6 +33,8 @@ type Options struct {
 	Setup func(ctx context.Context, in SetupInput) (SetupResult, error)
 	// AdminPassword is used for a new administrator; empty: one is generated.
 	AdminPassword string
+	// SimulatedNodes is the size of the simulated fleet; 0: there is none.
+	SimulatedNodes int
 }
 
 // SetupInput is what Setup is given.
@@ -126,6 +128,9 @@ func (s *Supervisor) up(ctx context.Context, o Options) error {
 		return err
 	}
 	if err := s.waitForNode(ctx, client); err != nil {
+		return err
+	}
+	if err := s.startFleet(ctx, client, o); err != nil {
 		return err
 	}
 	s.announce(password)
@@ -287,7 +292,7 @@ func (s *Supervisor) waitForNode(ctx context.Context, client *api.Client) error 
 		page, err := client.NodeList(limit, api.PageOptions{})
 		if last = err; err == nil {
 			for _, n := range page.Items {
-				if n.State == "ready" && len(n.GPUs) > 0 {
+				if n.Name == "local" && n.State == "ready" && len(n.GPUs) > 0 {
 					done(fmt.Sprintf("%s, %d vCPU, %d GPUs%s", n.Name, n.VCPU, len(n.GPUs), simulated(n.GPUs)))
 					return nil
 				}
