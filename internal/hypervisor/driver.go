@@ -138,6 +138,12 @@ type Dialer interface {
 	Dial(ctx context.Context, id string, port int) (net.Conn, error)
 }
 
+// Enclosed is a Driver whose guests each have a control group of their own, so
+// that they can be ended without it. The others say a guest's process.
+type Enclosed interface {
+	Cgroup(id string) string
+}
+
 // Consoler is a Driver whose guests have a serial port and a screen.
 type Consoler interface {
 	// Console joins the serial port, what it wrote before first. Any number may be

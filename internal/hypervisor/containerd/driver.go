@@ -29,6 +29,7 @@ import (
 	"github.com/tenon-cloud/tenon/internal/hypervisor"
 	"github.com/tenon-cloud/tenon/internal/image"
 	"github.com/tenon-cloud/tenon/internal/network"
+	"github.com/tenon-cloud/tenon/internal/volume"
 )
 
 // Config says where a cloud keeps its containers.
@@ -40,8 +41,9 @@ type Config struct {
 	CDISpecDirs []string
 	Image       image.Config
 	Network     *network.Network
-	LogCommand  []string // program and first argument that run LogWriter; default: this program, "log-writer"
-	PoolMiB     int64    // size of the writable layers' pool; default: half of the free space
+	LogCommand  []string     // program and first argument that run LogWriter; default: this program, "log-writer"
+	Pool        *volume.Pool // the node's disk pool; default: one of its own at PoolDir
+	PoolMiB     int64        // size of that one; default: half of the free space
 	Logger      *slog.Logger
 }
 
@@ -59,7 +61,10 @@ type Driver struct {
 	ready bool // this host's parts (network, disk pool, device folder) are up
 }
 
-var _ hypervisor.Driver = (*Driver)(nil)
+var (
+	_ hypervisor.Driver = (*Driver)(nil)
+	_ hypervisor.Dialer = (*Driver)(nil)
+)
 
 // Namespace is a cloud's namespace in containerd.
 func Namespace(cloudID string) string { return "tenon-" + cloudID }
@@ -111,7 +116,7 @@ const reconnectDelay = 2 * time.Second
 func makeFolders(cfg Config) error {
 	for dir, mode := range map[string]os.FileMode{
 		cfg.StateDir: 0o700, logsDir(cfg): 0o700,
-		cfg.RunDir: 0o711, rootfsDir(cfg): 0o711, guestsDir(cfg): 0o700, devicesDir(cfg): 0o700,
+		cfg.RunDir: 0o711, rootfsDir(cfg): 0o711, viewsDir(cfg): 0o700, guestsDir(cfg): 0o700, devicesDir(cfg): 0o700,
 	} {
 		if err := os.MkdirAll(dir, mode); err != nil {
 			return fmt.Errorf("make folder: %w", err)

@@ -10,6 +10,7 @@ import (
 	"log"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -79,13 +80,13 @@ func newCloud(t *testing.T, resolvers ...string) *cloudUnderTest {
 		}
 	}
 	c.startDaemon(t)
-	net, err := network.New(network.Config{
+	nodeNet, err := network.New(network.Config{
 		CloudID: id, StateDir: filepath.Join(c.state, "network"), RunDir: filepath.Join(c.run, "network"), Resolvers: resolvers,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := Config{CloudID: id, StateDir: c.state, RunDir: c.run, CDISpecDirs: []string{c.cdi}, Network: net, PoolMiB: 4096, Logger: slog.New(slog.DiscardHandler)}
+	cfg := Config{CloudID: id, StateDir: c.state, RunDir: c.run, CDISpecDirs: []string{c.cdi}, Network: nodeNet, PoolMiB: 4096, Logger: slog.New(slog.DiscardHandler)}
 	if c.Driver, err = New(cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -172,6 +173,7 @@ type entry struct {
 	name, body, link string
 	kind             byte
 	mode             int64
+	owner            int
 }
 
 func layer(t *testing.T, entries ...entry) v1.Layer {
@@ -185,7 +187,7 @@ func layer(t *testing.T, entries ...entry) v1.Layer {
 		if e.mode == 0 {
 			e.mode = 0o755
 		}
-		h := &tar.Header{Name: e.name, Typeflag: e.kind, Mode: e.mode, Size: int64(len(e.body)), Linkname: e.link}
+		h := &tar.Header{Name: e.name, Typeflag: e.kind, Mode: e.mode, Size: int64(len(e.body)), Linkname: e.link, Uid: e.owner, Gid: e.owner}
 		if e.kind == tar.TypeChar {
 			h.Devmajor, h.Devminor = 4, 42
 		}
@@ -221,7 +223,6 @@ var busyboxLayer = sync.OnceValue(func() []entry {
 		{name: "bin/busybox", body: string(body)},
 		{name: "etc/passwd", body: "root:x:0:0:root:/root:/bin/sh\napp:x:1000:1000::/tmp:/bin/sh\n", mode: 0o644},
 		{name: "etc/group", body: "root:x:0:\napp:x:1000:\n", mode: 0o644},
-		{name: "dev/planted", kind: tar.TypeChar, mode: 0o666},
 	}
 	for _, applet := range []string{"sh", "cat", "echo", "ls", "id", "env", "dd", "df", "mknod", "sleep", "kill", "ps", "wget", "nc", "nslookup", "ping", "ip", "true", "false", "stty", "tail", "head", "yes", "touch", "stat", "hostname", "mkdir", "httpd", "grep", "seq", "wc", "trap", "printf", "setsid", "mount", "mv", "rm", "tr"} {
 		entries = append(entries, entry{name: "bin/" + applet, kind: tar.TypeSymlink, link: "busybox"})
@@ -252,6 +253,17 @@ func (c *cloudUnderTest) push(t *testing.T, config v1.Config, more ...v1.Layer) 
 		t.Fatal(err)
 	}
 	return nodewire.Image{Ref: c.registry + "/test/busybox", Digest: must(img.Digest()).String()}
+}
+
+// listenOnHost is a port that the host's own loopback serves.
+func listenOnHost(t *testing.T) int {
+	t.Helper()
+	ln, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	return ln.Addr().(*net.TCPAddr).Port
 }
 
 func must[T any](v T, err error) T {

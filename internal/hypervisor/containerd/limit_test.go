@@ -58,7 +58,7 @@ func TestLimitsHoldInATerminal(t *testing.T) {
 		t.Errorf("counters: %+v, %v", usage, err)
 	}
 	eventually(t, 40*time.Second, "the disk's counter", func() bool {
-		fd, err := unix.Open(c.disks.dir, unix.O_RDONLY, 0)
+		fd, err := unix.Open(c.disks.pool.Dir(), unix.O_RDONLY, 0)
 		if err != nil {
 			return false
 		}
@@ -89,9 +89,6 @@ func TestOnlyGrantedDevicesOpen(t *testing.T) {
 	}
 	if out, code := c.sh(t, s.ID, "mknod /own c 4 41"); code == 0 {
 		t.Errorf("the guest made a device node: %s", out)
-	}
-	if out, code := c.sh(t, s.ID, "ls /dev/planted"); code == 0 {
-		t.Errorf("the image's device node is there: %s", out)
 	}
 	// Plant a foreign node behind the guest's back, in its root and, against the
 	// device cgroup alone, on a file system that would let it open.

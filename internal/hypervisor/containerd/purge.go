@@ -21,9 +21,10 @@ import (
 
 // Purge ends and removes everything that one cloud's containers hold on this
 // host, whether or not its daemon or agent still runs: shims and guests, mounts,
-// cgroups, the disk pool, the bridge, the id block. Images and logs stay in
-// StateDir, where a deletion of the folder finds nothing mounted any more. The
-// daemon itself should be stopped before.
+// cgroups, the bridge, the id block. Images, logs and the disk pool with its
+// volumes stay in StateDir, where a deletion of the folder finds nothing mounted
+// any more. The daemon, and VMs whose disks are in the pool, should be stopped
+// before.
 func Purge(ctx context.Context, cfg Config) error {
 	if cfg.CloudID == "" || cfg.StateDir == "" || cfg.RunDir == "" {
 		return errors.New("purge needs a cloud id, a state and a run folder")
@@ -39,11 +40,11 @@ func Purge(ctx context.Context, cfg Config) error {
 			return errors.Join(append(errs, err)...)
 		}
 	}
-	errs = append(errs, net.Down(ctx), unmountBelow(cfg.RunDir), unmountBelow(cfg.StateDir))
+	errs = append(errs, net.Down(ctx), unmountBelow(cfg.RunDir), newDisks(cfg).pool.Close(), unmountBelow(cfg.StateDir))
 	removeCgroup("/" + Namespace(cfg.CloudID))
-	errs = append(errs, newDisks(cfg).close(), releaseBlocks(cfg.CloudID))
+	errs = append(errs, releaseBlocks(cfg.CloudID))
 	for _, dir := range []string{
-		guestsDir(cfg), rootfsDir(cfg), devicesDir(cfg), fifoDir(cfg),
+		guestsDir(cfg), rootfsDir(cfg), viewsDir(cfg), devicesDir(cfg), fifoDir(cfg),
 		filepath.Join(cfg.RunDir, "runc"), filepath.Join(cfg.RunDir, "containerd"),
 	} {
 		errs = append(errs, removeUnmounted(dir))

@@ -32,7 +32,7 @@ const (
 // createContainer records the guest in containerd, with everything that its task
 // needs. The default spec brings the 14 default capabilities, no new privileges
 // and the masked paths.
-func (d *Driver) createContainer(ctx context.Context, spec hypervisor.Spec, img image.Image, at network.Attachment, ids network.IDRange) (client.Container, error) {
+func (d *Driver) createContainer(ctx context.Context, spec hypervisor.Spec, img image.Image, at network.Attachment, ids network.IDRange, homes []home) (client.Container, error) {
 	devices, err := json.Marshal(spec.Devices)
 	if err != nil {
 		return nil, fmt.Errorf("encode devices: %w", err)
@@ -74,7 +74,11 @@ func (d *Driver) createContainer(ctx context.Context, spec hypervisor.Spec, img 
 		func(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
 			return d.withDevices(s, spec.ID, spec.CDIDevices, ids.Base)
 		},
+		withHomes(homes),
 		seccomp.WithDefaultProfile(), // last: it follows the capabilities
+	}
+	if len(homes) > 0 {
+		opts = append(opts, withoutBtrfs)
 	}
 	return d.client.NewContainer(ctx, spec.ID,
 		client.WithContainerLabels(map[string]string{

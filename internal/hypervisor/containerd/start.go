@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenon-cloud/tenon/internal/hypervisor"
 	"github.com/tenon-cloud/tenon/internal/nodewire"
+	"github.com/tenon-cloud/tenon/internal/volume"
 )
 
 // Prepare implements hypervisor.Driver.
@@ -38,7 +39,7 @@ func (d *Driver) Prepare(ctx context.Context, spec hypervisor.Spec, progress hyp
 	case err != nil && !isNoGuest(err):
 		return err
 	}
-	if _, err := d.images.Ensure(ctx, spec.Image, func(message string, percent int) {
+	if _, err := d.images.EnsurePrivate(ctx, spec.Image, spec.Secrets, func(message string, percent int) {
 		progress("image", message, percent)
 	}); err != nil {
 		return err
@@ -63,7 +64,7 @@ func (d *Driver) Prepare(ctx context.Context, spec hypervisor.Spec, progress hyp
 		err = &hypervisor.Failure{Reason: nodewire.ReasonNetwork, Message: "the node could not give it an address", Err: err}
 	}
 	if derr := <-disk; derr != nil {
-		if strings.Contains(derr.Error(), "No space left") { // a program's words, not an errno
+		if errors.Is(derr, volume.ErrFull) {
 			derr = &hypervisor.Failure{Reason: nodewire.ReasonDiskFull, Message: "the node has no room for its disk", Err: derr}
 		}
 		err = errors.Join(err, derr)
@@ -79,7 +80,7 @@ func (d *Driver) mountRoot(ctx context.Context, spec hypervisor.Spec) error {
 	if !ok {
 		return &hypervisor.Failure{Reason: nodewire.ReasonNetwork, Message: "its network vanished"}
 	}
-	img, err := d.images.Ensure(ctx, spec.Image, nil)
+	img, err := d.images.EnsurePrivate(ctx, spec.Image, spec.Secrets, nil)
 	if err != nil {
 		return err
 	}
@@ -141,7 +142,7 @@ func (d *Driver) clearAttempt(ctx context.Context, id string) error {
 }
 
 func (d *Driver) launch(ctx context.Context, spec hypervisor.Spec) error {
-	img, err := d.images.Ensure(ctx, spec.Image, nil)
+	img, err := d.images.EnsurePrivate(ctx, spec.Image, spec.Secrets, nil)
 	if err != nil {
 		return err
 	}
@@ -163,7 +164,16 @@ func (d *Driver) launch(ctx context.Context, spec hypervisor.Spec) error {
 	if err := os.MkdirAll(logs, 0o700); err != nil {
 		return fmt.Errorf("make log folder: %w", err)
 	}
-	c, err := d.createContainer(ctx, spec, img, at, r.IDs)
+	homes, err := d.mountViews(spec, at, r.IDs)
+	defer func() { // runc has bound them; what stays is dropped with the guest
+		if derr := d.dropViews(spec.ID); derr != nil {
+			d.log.Warn("drop views of volumes", "instance", spec.ID, "error", derr)
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	c, err := d.createContainer(ctx, spec, img, at, r.IDs, homes)
 	if err != nil {
 		return asStartFailure(err)
 	}

@@ -131,6 +131,9 @@ func (d *Driver) Remove(ctx context.Context, id string, keepLogs bool) error {
 		}
 	}
 	removeCgroup(d.cgroupPath(id))
+	if err := d.dropViews(id); err != nil {
+		return err
+	}
 	if err := unmountRootfs(d.rootfsPath(id)); err != nil {
 		return err
 	}
