@@ -82,13 +82,15 @@ func Ensure(ctx context.Context, o Options) (digest string, built bool, err erro
 
 // present asks the target for an image of this recipe; empty: there is none.
 func present(ctx context.Context, o Options) (string, error) {
+	if o.Image.Kind == "vm" {
+		return presentDisk(ctx, o)
+	}
 	ref, err := o.reference()
 	if err != nil {
 		return "", err
 	}
 	img, err := remote.Image(ref, o.remote(ctx)...)
-	var answer *transport.Error
-	if errors.As(err, &answer) && answer.StatusCode == http.StatusNotFound {
+	if isNotFound(err) {
 		return "", nil
 	}
 	if err != nil {
@@ -103,6 +105,11 @@ func present(ctx context.Context, o Options) (string, error) {
 		return "", fmt.Errorf("read digest of %s: %w", o.Target, err)
 	}
 	return digest.String(), nil
+}
+
+func isNotFound(err error) bool {
+	var answer *transport.Error
+	return errors.As(err, &answer) && answer.StatusCode == http.StatusNotFound
 }
 
 // Build makes the image and pushes it. Its tree is removed however it ends.
@@ -125,6 +132,9 @@ func Build(ctx context.Context, o Options) (digest string, err error) {
 	tree := filepath.Join(work, "tree")
 	if err := bootstrap(ctx, o, tree); err != nil {
 		return "", err
+	}
+	if o.Image.Kind == "vm" {
+		return buildVM(ctx, o, work, tree)
 	}
 	stamp, err := tidy(tree, o)
 	if err != nil {

@@ -28,7 +28,8 @@ type Attachment struct {
 	Address string `json:"address"`
 	Gateway string `json:"gateway"`
 	MAC     string `json:"mac"`
-	Port    string `json:"port"` // the host's end of the pair
+	Port    string `json:"port"` // the host's end of the pair, or the VM's tap
+	VM      bool   `json:"vm,omitempty"`
 }
 
 // guestInterface is what the guest sees.

@@ -270,7 +270,7 @@ func (n *Network) removePorts(bridge netlink.Link) error {
 	}
 	var errs []error
 	for _, l := range links {
-		if l.Attrs().MasterIndex == bridge.Attrs().Index && l.Type() == "veth" {
+		if l.Attrs().MasterIndex == bridge.Attrs().Index && (l.Type() == "veth" || l.Type() == "tuntap") {
 			errs = append(errs, ignoreGone(netlink.LinkDel(l)))
 		}
 	}

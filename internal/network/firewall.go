@@ -80,8 +80,8 @@ table bridge {{.Table}} {
 
 func (n *Network) applyFirewall(ctx context.Context) error {
 	var guests []Attachment
-	for _, id := range n.Attached() {
-		if a, err := n.readAttachment(id); err == nil {
+	for _, id := range append(n.Attached(), n.AttachedVMs()...) {
+		if a, err := n.readAttachment(id); err == nil && a.Address != "" {
 			guests = append(guests, a)
 		}
 	}

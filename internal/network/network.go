@@ -147,6 +147,9 @@ func (n *Network) Down(ctx context.Context) error {
 	for _, id := range n.Attached() {
 		errs = append(errs, n.Detach(ctx, id))
 	}
+	for _, id := range n.AttachedVMs() {
+		errs = append(errs, n.DetachVM(ctx, id))
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if link, err := netlink.LinkByName(n.bridge); err == nil {
