@@ -23,37 +23,52 @@ var phases = map[string]string{
 	"Extracting":  "unpack the base system",
 	"Unpacking":   "install packages",
 	"Configuring": "install packages",
+	"Setting":     "install packages", // apt's: Setting up
 }
 
-// bootstrap runs debootstrap in a mount namespace of its own, so that whatever
-// it mounts is gone with it, even when it is killed.
+// bootstrap makes the tree. Each program runs in a mount namespace of its own, so
+// that whatever it mounts is gone with it, even when it is killed.
 func bootstrap(ctx context.Context, o Options, tree string) error {
-	cmd := exec.CommandContext(ctx, "debootstrap", "--variant=minbase", "--arch="+debianArchitecture,
+	o.Progress("fetch Debian packages", 0, 0)
+	err := run(ctx, o, "debootstrap", "--variant=minbase", "--arch="+debianArchitecture,
 		"--include="+strings.Join(o.Image.Packages, ","), o.Suite, tree, o.Mirror)
+	if errors.Is(err, exec.ErrNotFound) {
+		return errors.New("debootstrap is not installed: deploy/setup.sh installs it")
+	}
+	if err != nil {
+		return err
+	}
+	if len(o.Image.Installed) > 0 {
+		if err := run(ctx, o, "sh", append([]string{"-c", installScript, "install.sh", tree}, o.Image.Installed...)...); err != nil {
+			return err
+		}
+	}
+	return configure(ctx, o, tree)
+}
+
+// run gives what a program prints as progress, and its last lines if it fails.
+func run(ctx context.Context, o Options, program string, args ...string) error {
+	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive")
 	pipe, err := cmd.StdoutPipe()
 	if err != nil {
-		return fmt.Errorf("open debootstrap's output: %w", err)
+		return fmt.Errorf("open output of %s: %w", program, err)
 	}
 	cmd.Stderr = cmd.Stdout
-	o.Progress("fetch Debian packages", 0, 0)
 	if err := cmd.Start(); err != nil {
-		if errors.Is(err, exec.ErrNotFound) {
-			return errors.New("debootstrap is not installed: deploy/setup.sh installs it")
-		}
-		return fmt.Errorf("start debootstrap: %w", err)
+		return fmt.Errorf("start %s: %w", program, err)
 	}
 	last := follow(pipe, o.Progress)
 	if err := cmd.Wait(); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return fmt.Errorf("debootstrap %s from %s: %w; its last lines:\n%s", o.Suite, o.Mirror, err, strings.Join(last, "\n"))
+		return fmt.Errorf("install Debian %s from %s: %s: %w; its last lines:\n%s", o.Suite, o.Mirror, program, err, strings.Join(last, "\n"))
 	}
-	return configure(ctx, o, tree)
+	return nil
 }
 
 // configure runs the image's own commands in its tree.
@@ -84,11 +99,11 @@ func follow(r io.Reader, progress Progress) []string {
 			last = last[1:]
 		}
 		word, _, _ := strings.Cut(strings.TrimPrefix(line, "I: "), " ")
+		counts[word]++
 		if step, ok := phases[word]; ok {
-			counts[word]++
 			done, total := counts[word], counts["Retrieving"]
 			if step == "install packages" { // each is unpacked and configured
-				done, total = counts["Unpacking"]+counts["Configuring"], 2*total
+				done, total = counts["Unpacking"]+counts["Configuring"]+counts["Setting"], 2*(total+counts["Selecting"])
 			}
 			progress(step, done, total)
 		}

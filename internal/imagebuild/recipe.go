@@ -12,9 +12,10 @@ import (
 // Image is what is built: Debian's minimal base with packages and files.
 type Image struct {
 	Name        string
-	Kind        string // container or notebook
+	Kind        string // container, notebook or vm
 	Description string
 	Packages    []string   // beyond the minimal base
+	Installed   []string   // by apt, afterwards: those whose set-up debootstrap can't order
 	Commands    [][]string // run in the tree, once the packages are there
 	Files       []File
 	Init        string // its first process
@@ -37,6 +38,9 @@ var sshdConfig string
 //go:embed notebook-init.sh
 var notebookInit string
 
+//go:embed install.sh
+var installScript string
+
 //go:embed notebook-config.py
 var notebookConfig string
 
@@ -57,8 +61,9 @@ var Debian = Image{
 // home is a volume.
 var Jupyter = Image{
 	Name: "jupyter", Kind: "notebook", Description: "Jupyter notebook with Python 3 and NumPy",
-	Packages: []string{"ca-certificates", "curl", "git", "iproute2", "jupyter-notebook", "less", "procps", "python3-ipykernel", "python3-numpy", "python3-pip", "python3-terminado", "python3-venv"},
-	Commands: [][]string{{"useradd", "--create-home", "--uid", "1000", "--shell", "/bin/bash", "tenon"}},
+	Packages:  []string{"ca-certificates", "curl", "git", "iproute2", "less", "procps", "python3"},
+	Installed: []string{"jupyter-notebook", "python3-ipykernel", "python3-numpy", "python3-terminado"},
+	Commands:  [][]string{{"useradd", "--create-home", "--uid", "1000", "--shell", "/bin/bash", "tenon"}},
 	Files: []File{
 		{initPath, notebookInit, 0o755},
 		{"etc/jupyter/tenon_notebook_config.py", notebookConfig, 0o644},
@@ -68,17 +73,21 @@ var Jupyter = Image{
 }
 
 // Images are those that this package can build.
-var Images = []Image{Debian, Jupyter}
+var Images = []Image{Debian, Jupyter, DebianVM}
 
 // Recipe is the same for the same packages, commands, files and suite.
 func (i Image) Recipe(suite string) string {
 	h := sha256.New()
-	parts := []string{"3", i.Name, suite, strings.Join(i.Packages, ","), i.Init, strings.Join(i.Ports, ","), i.WorkingDir}
+	parts := []string{"3", i.Name, suite, strings.Join(i.Packages, ","), strings.Join(i.Installed, ","), installScript, i.Init, strings.Join(i.Ports, ","), i.WorkingDir}
 	for _, c := range i.Commands {
 		parts = append(parts, strings.Join(c, "\x00"))
 	}
 	for _, f := range i.Files {
 		parts = append(parts, f.Path, f.Text, f.Mode.String())
+	}
+	if i.Kind == "vm" {
+		parts = append(parts, vmCommands...)
+		parts = append(parts, vmUnneeded...)
 	}
 	for _, part := range parts {
 		_, _ = fmt.Fprintf(h, "%d:%s", len(part), part)
