@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -71,7 +73,7 @@ func runFleet(ctx context.Context, c fleetConfig) error {
 			if !pause(ctx, fleetSpread*time.Duration(i)/time.Duration(max(len(machines), 64))) {
 				return
 			}
-			f.keep(ctx, m, func() {
+			f.keep(ctx, i, m, func() {
 				if f.enrolled.Add(1) == int64(len(machines)) {
 					log.Info("all simulated nodes have enrolled", "nodes", len(machines), "seconds", time.Since(began).Seconds())
 				}
@@ -83,10 +85,10 @@ func runFleet(ctx context.Context, c fleetConfig) error {
 }
 
 // keep runs one node until ctx ends, again after a failure.
-func (f *fleet) keep(ctx context.Context, m sim.Machine, enrolled func()) {
+func (f *fleet) keep(ctx context.Context, n int, m sim.Machine, enrolled func()) {
 	once := sync.OnceFunc(enrolled)
 	for wait := time.Second; ctx.Err() == nil; wait = min(2*wait, time.Minute) {
-		err := f.node(ctx, m, once)
+		err := f.node(ctx, n, m, once)
 		if ctx.Err() != nil {
 			return
 		}
@@ -98,7 +100,7 @@ func (f *fleet) keep(ctx context.Context, m sim.Machine, enrolled func()) {
 }
 
 // node is one life of one simulated node.
-func (f *fleet) node(ctx context.Context, m sim.Machine, enrolled func()) error {
+func (f *fleet) node(ctx context.Context, n int, m sim.Machine, enrolled func()) error {
 	dir := filepath.Join(f.cfg.stateDir, m.Name)
 	log := f.log.With("name", m.Name)
 	host := agent.Host{VCPU: m.VCPU, MemoryMiB: m.MemoryMiB, BootID: "simulated-" + m.Name}
@@ -110,6 +112,9 @@ func (f *fleet) node(ctx context.Context, m sim.Machine, enrolled func()) error 
 	door, err := agent.NewDoor(id, f.cfg.doorURL, m.Name, dir, log)
 	if err != nil {
 		return err
+	}
+	if from := fleetSource(f.cfg.doorURL, n); from != nil {
+		door.From(from)
 	}
 	board, err := sim.Open(sim.Config{
 		Board: m.Board, Modes: m.Modes, CloudID: id.CloudID, Log: log, StateDir: filepath.Join(dir, "board"), Seed: f.cfg.seed + m.Name,
@@ -154,4 +159,17 @@ func pause(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
+}
+
+// fleetSource gives each simulated node an address of its own on the loopback,
+// where the door is there too: a network can then be cut for one node alone.
+func fleetSource(door string, n int) net.IP {
+	u, err := url.Parse(door)
+	if err != nil {
+		return nil
+	}
+	if ip := net.ParseIP(u.Hostname()); ip == nil || !ip.IsLoopback() || ip.To4() == nil {
+		return nil
+	}
+	return net.IPv4(127, 1, byte(n/250), byte(n%250+1))
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -26,6 +27,15 @@ type RemoteDoor struct {
 	tls      *tls.Config
 	client   *http.Client
 	dialer   atomic.Pointer[tunnel.Dialer]
+	source   net.Addr
+}
+
+// From makes the door dial from one of the host's addresses, so that nodes that
+// share a host can be told apart on the network. Before Serve.
+func (d *RemoteDoor) From(ip net.IP) {
+	d.source = &net.TCPAddr{IP: ip}
+	dial := &net.Dialer{Timeout: 10 * time.Second, LocalAddr: d.source}
+	d.client.Transport.(*http.Transport).DialContext = dial.DialContext
 }
 
 // NewDoor makes the door of an enrolled node.
@@ -72,7 +82,7 @@ func (d *RemoteDoor) Report(ctx context.Context, r nodewire.Report) (nodewire.Re
 // Serve implements Door.
 func (d *RemoteDoor) Serve(ctx context.Context, h http.Handler) error {
 	dialer := &tunnel.Dialer{
-		URL: d.url + nodewire.PathConnect, Protocol: nodewire.UpgradeReverse, TLS: d.tls, Handler: h, Log: d.log,
+		URL: d.url + nodewire.PathConnect, Protocol: nodewire.UpgradeReverse, TLS: d.tls, Handler: h, Log: d.log, Source: d.source,
 	}
 	d.dialer.Store(dialer)
 	go d.keepFresh(ctx)

@@ -22,6 +22,7 @@ type Dialer struct {
 	Handler  http.Handler // what the control plane may ask
 	Idle     int          // unused connections to keep; 0: 4
 	Log      *slog.Logger // optional
+	Source   net.Addr     // address of ours to dial from; nil: whichever
 
 	// MinBackoff and MaxBackoff bound the wait after a failed dial; 0: 100 ms
 	// and 5 s.
@@ -143,7 +144,7 @@ func (d *Dialer) dial(ctx context.Context, door *url.URL) (*reverseConn, error) 
 		cfg = d.TLS.Clone()
 	}
 	cfg.NextProtos = []string{"http/1.1"} // an Upgrade needs it
-	td := tls.Dialer{NetDialer: &net.Dialer{KeepAliveConfig: keepAlive}, Config: cfg}
+	td := tls.Dialer{NetDialer: &net.Dialer{KeepAliveConfig: keepAlive, LocalAddr: d.Source}, Config: cfg}
 	raw, err := td.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
