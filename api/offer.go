@@ -48,6 +48,7 @@ type ImageCreate struct {
 	Ref         string `json:"ref" minLength:"1" maxLength:"500" doc:"Repository with a tag or digest: docker.io/library/python:3.13, or acme/vision/train:v2 in the embedded registry"`
 	Description string `json:"description,omitempty" maxLength:"500"`
 	Offered     bool   `json:"offered,omitempty" doc:"Operators: offer it to everyone"`
+	Project     string `json:"project,omitempty" maxLength:"100" doc:"Name or id: read and pull it with that project's credential for its registry"`
 }
 
 // Price is one version of what something costs. A version that has started

@@ -92,6 +92,9 @@ type Project struct {
 	DisplayName    string    `json:"display_name"`
 	OrganisationID string    `json:"organisation_id"`
 	CreatedAt      time.Time `json:"created_at"`
+
+	IdleStopSeconds *int `json:"idle_stop_seconds" nullable:"true" doc:"Notebooks that are idle for so long are stopped; null: never"`
+	IdleWarnSeconds int  `json:"idle_warn_seconds" doc:"How long before that they are warned"`
 }
 
 // ProjectCreate makes a project.
@@ -100,9 +103,11 @@ type ProjectCreate struct {
 	DisplayName string `json:"display_name,omitempty" maxLength:"200"`
 }
 
-// ProjectUpdate changes how a project is shown; its name stays.
+// ProjectUpdate changes a project; its name stays, and so does what is absent.
 type ProjectUpdate struct {
-	DisplayName string `json:"display_name" maxLength:"200"`
+	DisplayName     *string `json:"display_name,omitempty" maxLength:"200"`
+	IdleStopSeconds *int    `json:"idle_stop_seconds,omitempty" nullable:"true" minimum:"0" maximum:"2592000" doc:"Stop notebooks that are idle for so long, at least 60; null or 0: never"`
+	IdleWarnSeconds *int    `json:"idle_warn_seconds,omitempty" minimum:"0" maximum:"86400" doc:"Warn so long before"`
 }
 
 // Quota is one limit of a project.
@@ -177,7 +182,8 @@ type RegistryCredential struct {
 	ID        string    `json:"id"`
 	Host      string    `json:"host" example:"ghcr.io"`
 	Username  string    `json:"username"`
-	CreatedAt time.Time `json:"created_at"`
+	CreatedAt time.Time `json:"created_at" doc:"When it was made, or replaced last"`
+	Warning   string    `json:"warning,omitempty" doc:"When it is made: its registry could not be asked whether it takes the password"`
 }
 
 // RegistryCredentialCreate adds one, or replaces the host's.

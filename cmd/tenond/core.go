@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"net/http"
@@ -113,9 +115,19 @@ func (k keyStore) SealedKeyAdd(ctx context.Context, s authn.SealedKey) error {
 }
 
 func resolver(r registry.Resolver) app.Resolver {
-	return func(ctx context.Context, ref string, embedded bool) (app.Resolved, error) {
-		found, err := r.Resolve(ctx, ref, embedded)
+	return func(ctx context.Context, ref string, embedded bool, login *app.RegistryLogin) (app.Resolved, error) {
+		found, err := r.Resolve(ctx, ref, embedded, (*registry.Login)(login))
 		return app.Resolved{Digest: found.Digest, SizeBytes: found.SizeBytes}, err
+	}
+}
+
+func loginCheck(r registry.Resolver) func(context.Context, string, app.RegistryLogin) error {
+	return func(ctx context.Context, host string, login app.RegistryLogin) error {
+		err := r.CheckLogin(ctx, host, registry.Login(login))
+		if errors.Is(err, registry.ErrLoginRefused) {
+			return fmt.Errorf("%w: %w", app.ErrLoginRefused, err)
+		}
+		return err
 	}
 }
 

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -14,6 +15,8 @@ type Config struct {
 	DB      *postgres.DB
 	Keys    *authn.Keys
 	Resolve Resolver // nil: images can't be added
+	// CheckLogin asks a registry whether it takes a login; nil: it is not asked.
+	CheckLogin func(ctx context.Context, host string, login RegistryLogin) error
 	Now     func() time.Time
 	Log     *slog.Logger
 }
@@ -26,7 +29,14 @@ type Resolved struct {
 
 // Resolver asks a registry for the digest behind a reference. Its error's text
 // is shown to the user.
-type Resolver func(ctx context.Context, ref string, embedded bool) (Resolved, error)
+type Resolver func(ctx context.Context, ref string, embedded bool, login *RegistryLogin) (Resolved, error)
+
+// RegistryLogin opens a registry that is not ours.
+type RegistryLogin struct{ Username, Password string }
+
+// ErrLoginRefused is CheckLogin's for a user name and password that the registry
+// does not take; any other error means that it could not be asked.
+var ErrLoginRefused = errors.New("the registry refuses this user name and password")
 
 // App is the use-cases.
 type App struct {

@@ -39,7 +39,7 @@ func newHouse(t *testing.T) *house {
 		t.Fatal(err)
 	}
 	h.App = app.New(app.Config{DB: h.pg.DB, Keys: h.keys, Now: func() time.Time { return time.Now().Add(h.now.Sub(time.Time{})) },
-		Resolve: func(_ context.Context, ref string, _ bool) (app.Resolved, error) {
+		Resolve: func(_ context.Context, ref string, _ bool, _ *app.RegistryLogin) (app.Resolved, error) {
 			if strings.Contains(ref, "missing") {
 				return app.Resolved{}, errors.New("no such manifest")
 			}

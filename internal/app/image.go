@@ -102,12 +102,20 @@ func (a *App) ImageCreate(ctx context.Context, c Call, in ImageInput) (cloud.Ima
 		in.Kind = cloud.KindContainer
 	}
 	fields := nameFields(in.Name, in.Description)
-	if in.Kind != cloud.KindContainer {
-		fields = append(fields, cloud.Field{Location: "body.kind", Message: "container is what can be run today", Value: in.Kind})
+	switch in.Kind {
+	case cloud.KindContainer, cloud.KindNotebook, cloud.KindVM:
+	default:
+		fields = append(fields, cloud.Field{Location: "body.kind", Message: "one of container, notebook, vm", Value: in.Kind})
 	}
 	host, repository, problem := reference(in.Ref)
 	if problem != "" {
 		fields = append(fields, cloud.Field{Location: "body.ref", Message: problem, Value: in.Ref})
+	}
+	if in.Project != "" && in.Offered {
+		fields = append(fields, cloud.Field{Location: "body.project", Message: "what is offered to everyone is pulled without a project's password", Value: in.Project})
+	}
+	if in.Project != "" && host == "" && problem == "" {
+		fields = append(fields, cloud.Field{Location: "body.project", Message: "this cloud's own registry needs no password of a project's", Value: in.Project})
 	}
 	if len(fields) > 0 {
 		return cloud.Image{}, cloud.Invalid(fields...)
@@ -122,7 +130,15 @@ func (a *App) ImageCreate(ctx context.Context, c Call, in ImageInput) (cloud.Ima
 		if in.Offered {
 			m.OrgID = cloud.OrgID{}
 		}
-		found, err := a.resolve(ctx, in.Ref, m.Embedded)
+		var login *RegistryLogin
+		if in.Project != "" {
+			credential, found, err := a.credentialFor(ctx, c, in.Project, host, in.Ref)
+			if err != nil {
+				return cloud.Image{}, err
+			}
+			m.CredentialID, login = &credential, found
+		}
+		found, err := a.resolve(ctx, in.Ref, m.Embedded, login)
 		if err != nil {
 			return cloud.Image{}, err
 		}
@@ -132,6 +148,9 @@ func (a *App) ImageCreate(ctx context.Context, c Call, in ImageInput) (cloud.Ima
 				return err
 			}
 			if err := postgres.ImageAdd(ctx, tx, m); err != nil {
+				if postgres.Constraint(err) == "image_org_id_credential_id_fkey" {
+					return cloud.E(cloud.KindConflict, "credential_gone", "the registry credential was deleted in the meantime").WithHint("try again")
+				}
 				return taken(err, "image_name", "image", in.Name)
 			}
 			if err := audit(ctx, tx, c, m.OrgID, action, m.ID.String(), map[string]any{"name": m.Name, "ref": m.Ref, "digest": m.Digest}); err != nil {
@@ -144,13 +163,13 @@ func (a *App) ImageCreate(ctx context.Context, c Call, in ImageInput) (cloud.Ima
 }
 
 // resolve asks the registry. Its reason is the user's to read.
-func (a *App) resolve(ctx context.Context, ref string, embedded bool) (Resolved, error) {
+func (a *App) resolve(ctx context.Context, ref string, embedded bool, login *RegistryLogin) (Resolved, error) {
 	if a.cfg.Resolve == nil {
 		return Resolved{}, cloud.E(cloud.KindUnavailable, "registry_unavailable", "this control plane has no registry to ask")
 	}
 	ctx, cancel := context.WithTimeout(ctx, resolveWithin)
 	defer cancel()
-	found, err := a.cfg.Resolve(ctx, ref, embedded)
+	found, err := a.cfg.Resolve(ctx, ref, embedded, login)
 	if err == nil && !sumForm.MatchString(found.Digest) {
 		return Resolved{}, cloud.Invalid(cloud.Field{Location: "body.ref", Message: "its registry gave no sha256 digest for it", Value: ref})
 	}

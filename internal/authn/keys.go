@@ -40,6 +40,7 @@ type Keys struct {
 	jwt     []jwtKey // oldest first; the newest signs, all verify
 	ca      nodeCA
 	refresh []byte // from which a refresh token's successor follows
+	master  *Master
 }
 
 // KeysLoad opens the sealed keys, and makes the first of each kind.
@@ -71,7 +72,7 @@ func KeysLoad(ctx context.Context, m *Master, store KeyStore, now time.Time) (*K
 			return nil, err
 		}
 	}
-	out := &Keys{cloudID: cloudID, refresh: m.derive("refresh rotation")}
+	out := &Keys{cloudID: cloudID, refresh: m.derive("refresh rotation"), master: m}
 	for _, k := range have {
 		if err := out.open(m, k); err != nil {
 			return nil, err

@@ -60,11 +60,14 @@ func (a *app) image() *cobra.Command {
 		},
 	}
 	var in api.ImageCreate
+	var private bool
 	add := &cobra.Command{
 		Use: "add NAME REFERENCE", Short: "Add an image that lies in a registry", Args: cobra.ExactArgs(2),
 		Long: `Add an image by its reference in an OCI registry. A reference without a host is
 in the cloud's own registry: push there with docker, crane or skopeo, any user
-name and a Tenon token as the password.`,
+name and a Tenon token as the password. A private image elsewhere is read and
+pulled with a project's credential for its registry: --project NAME, or
+--private for the usual project.`,
 		Example: "  tenon image add python docker.io/library/python:3.13\n  tenon image add train default/default/train:v2",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.client()
@@ -72,6 +75,9 @@ name and a Tenon token as the password.`,
 				return err
 			}
 			in.Name, in.Ref = args[0], args[1]
+			if private || cmd.Flags().Changed("project") {
+				in.Project = a.projectName()
+			}
 			made, err := c.ImageCreate(cmd.Context(), in, api.IdempotencyKey(randomKey()))
 			if err != nil {
 				return err
@@ -83,6 +89,7 @@ name and a Tenon token as the password.`,
 		},
 	}
 	add.Flags().StringVar(&in.Description, "description", "", "what it is")
+	add.Flags().BoolVar(&private, "private", false, "its registry wants a password: use the project's credential for it (`tenon credential add`)")
 	add.Flags().BoolVar(&in.Offered, "offered", false, "offer it to every organisation (operators)")
 	remove := &cobra.Command{
 		Use: "remove NAME...", Aliases: []string{"rm", "delete"}, Short: "Take images off the list; what runs from them goes on", Args: cobra.MinimumNArgs(1), ValidArgsFunction: a.complete(a.imageNames),

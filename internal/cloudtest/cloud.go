@@ -185,7 +185,7 @@ func (c *Cloud) loops(ctx context.Context, running *sync.WaitGroup, reg *prometh
 
 // resolve plays the registries: every reference has a digest but those that say
 // that they are missing.
-func resolve(_ context.Context, ref string, _ bool) (app.Resolved, error) {
+func resolve(_ context.Context, ref string, _ bool, _ *app.RegistryLogin) (app.Resolved, error) {
 	if strings.Contains(ref, "missing") {
 		return app.Resolved{}, errors.New("the registry has no such repository or tag")
 	}

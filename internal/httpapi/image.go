@@ -43,7 +43,7 @@ func (s *server) imageGet(ctx context.Context, in *struct {
 
 func (s *server) imageCreate(ctx context.Context, in *imageInput) (*out[api.Image], error) {
 	i, err := s.app.ImageCreate(ctx, call(ctx, in.IdempotencyKey), app.ImageInput{
-		Name: in.Body.Name, Kind: cloud.InstanceKind(in.Body.Kind), Ref: withoutOwnHost(in.Body.Ref, in.host), Description: in.Body.Description, Offered: in.Body.Offered,
+		Name: in.Body.Name, Kind: cloud.InstanceKind(in.Body.Kind), Ref: withoutOwnHost(in.Body.Ref, in.host), Description: in.Body.Description, Offered: in.Body.Offered, Project: in.Body.Project,
 	})
 	return oneOf(i, err, imageOf)
 }

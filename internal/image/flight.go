@@ -117,6 +117,28 @@ func (f *flight) complete(digest string, size int64) {
 	f.mu.Unlock()
 }
 
+// moves is how far a pull has come: what arrived, how many blobs are whole, and
+// whether any is still to come.
+type moves struct {
+	bytes int64
+	whole int
+	waits bool
+}
+
+func (f *flight) progressed() (m moves) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for digest, size := range f.total {
+		m.bytes += f.have[digest]
+		if f.have[digest] >= size {
+			m.whole++
+		} else {
+			m.waits = true
+		}
+	}
+	return m
+}
+
 func (f *flight) setStep(step string) {
 	f.mu.Lock()
 	f.step = step
@@ -141,10 +163,19 @@ func (f *flight) progress() (string, int) {
 	return fmt.Sprintf("%.1f of %.1f MB", float64(have)/1e6, float64(total)/1e6), int(100 * have / total)
 }
 
-// watch ends the pull when no byte came for limit; a slow one goes on.
+// A registry that sends a byte now and then has stalled as well: so many must
+// come in crawlWindows times the limit.
+const (
+	crawlWindows = 4
+	crawlBytes   = 16 << 10
+)
+
+// watch ends the pull when no byte came for limit, or next to none in a few
+// times the limit; a slow one goes on.
 func (f *flight) watch(ctx context.Context, limit time.Duration) {
 	tick := time.NewTicker(limit / 20)
 	defer tick.Stop()
+	began, had := time.Now(), f.progressed()
 	for {
 		select {
 		case <-ctx.Done():
@@ -156,6 +187,14 @@ func (f *flight) watch(ctx context.Context, limit time.Duration) {
 			if idle > limit {
 				f.cancel(errStalled)
 				return
+			}
+			if time.Since(began) > crawlWindows*limit {
+				now := f.progressed()
+				if now.waits && now.bytes-had.bytes < crawlBytes && now.whole == had.whole {
+					f.cancel(errStalled)
+					return
+				}
+				began, had = time.Now(), now
 			}
 		}
 	}

@@ -3,7 +3,8 @@
 // has for the next guest. Only the digest is trusted.
 //
 // An image's layers come from tenants: an entry that leaves its layer's root
-// refuses the image, and device nodes are stripped.
+// refuses the image, as do device nodes, bombs and parts that lie elsewhere, and of
+// a refused image nothing is left on the node.
 package image
 
 import (
@@ -80,9 +81,18 @@ const recordPrefix = "tenon/"
 // viewName is the snapshot that holds an image's layers.
 func viewName(key string) string { return "tenon-lower-" + key }
 
-// Ensure returns the image, pulling it if it is not here. Calls for one image
-// join the same pull, which ends early when the last of them gives up.
+// Secrets gives what a private registry wants; it is asked at each pull.
+type Secrets func(ctx context.Context) (nodewire.Secrets, error)
+
+// Ensure is EnsurePrivate for an image that anyone may pull.
 func (p *Puller) Ensure(ctx context.Context, img nodewire.Image, progress Progress) (Image, error) {
+	return p.EnsurePrivate(ctx, img, nil, progress)
+}
+
+// EnsurePrivate returns the image, pulling it if it is not here. Calls for one
+// image join the same pull, which ends early when the last of them gives up. The
+// password lives in memory, for the pull alone.
+func (p *Puller) EnsurePrivate(ctx context.Context, img nodewire.Image, secrets Secrets, progress Progress) (Image, error) {
 	key, err := key(img)
 	if err != nil {
 		return Image{}, refuse("the image reference can't be used: "+err.Error(), err)
@@ -95,7 +105,7 @@ func (p *Puller) Ensure(ctx context.Context, img nodewire.Image, progress Progre
 	} else if !errdefs.IsNotFound(err) {
 		return Image{}, fmt.Errorf("look up image: %w", err)
 	}
-	f, leave := p.join(key, img)
+	f, leave := p.join(key, img, secrets)
 	got, err := f.wait(ctx, progress)
 	if leave() {
 		p.forget(key, f) // the next call must not join a pull that is being given up
@@ -104,7 +114,7 @@ func (p *Puller) Ensure(ctx context.Context, img nodewire.Image, progress Progre
 }
 
 // join finds the pull of an image, or begins it.
-func (p *Puller) join(key string, img nodewire.Image) (*flight, func() bool) {
+func (p *Puller) join(key string, img nodewire.Image, secrets Secrets) (*flight, func() bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f, ok := p.flights[key]
@@ -112,7 +122,7 @@ func (p *Puller) join(key string, img nodewire.Image) (*flight, func() bool) {
 		f = newFlight()
 		p.flights[key] = f
 		go func() {
-			got, err := p.pull(f, key, img)
+			got, err := p.pull(f, key, img, secrets)
 			p.forget(key, f)
 			f.finish(got, err)
 		}()
@@ -146,7 +156,7 @@ func (p *Puller) cached(key string) (Image, bool) {
 	return got, true
 }
 
-// readyLabel marks an image whose layers are unpacked and cleaned.
+// readyLabel marks an image whose layers are unpacked.
 const readyLabel = "tenon/ready"
 
 // load finds an image of an earlier run.

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/containerd/v2/core/remotes"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/log"
@@ -22,7 +22,7 @@ import (
 )
 
 // pull fetches, checks, unpacks and records one image.
-func (p *Puller) pull(f *flight, key string, img nodewire.Image) (_ Image, err error) {
+func (p *Puller) pull(f *flight, key string, img nodewire.Image, secrets Secrets) (_ Image, err error) {
 	source, err := p.source(img)
 	if err != nil && img.Embedded {
 		return Image{}, refuse("this node has no way to the cloud's registry", err)
@@ -30,11 +30,20 @@ func (p *Puller) pull(f *flight, key string, img nodewire.Image) (_ Image, err e
 	if err != nil {
 		return Image{}, refuse("the image reference can't be used: "+err.Error(), err)
 	}
+	if err := source.signIn(f.ctx, img, secrets); err != nil {
+		return Image{}, explain(f.ctx, source, err)
+	}
 	ctx, release, err := p.client.WithLease(quiet(f.ctx)) // holds the parts until the record does
 	if err != nil {
 		return Image{}, fmt.Errorf("take image lease: %w", err)
 	}
-	defer func() { _ = release(context.WithoutCancel(ctx)) }()
+	defer func() {
+		if err != nil {
+			p.leaveNothing(ctx)
+			return
+		}
+		_ = release(context.WithoutCancel(ctx))
+	}()
 
 	target, layers, err := p.fetch(ctx, f, source)
 	if err == nil {
@@ -60,11 +69,7 @@ func (p *Puller) pull(f *flight, key string, img nodewire.Image) (_ Image, err e
 	if err := unpacked.Unpack(ctx, snapshotter); err != nil {
 		return Image{}, explain(f.ctx, source, &unpackError{fmt.Errorf("unpack: %w", err)})
 	}
-	lower, err := p.lower(ctx, key, unpacked)
-	if err != nil {
-		return Image{}, err
-	}
-	if err := stripDevices(ctx, unpacked, lower, layers); err != nil {
+	if _, err := p.lower(ctx, key, unpacked); err != nil {
 		return Image{}, err
 	}
 	record.Labels[readyLabel] = time.Now().UTC().Format(time.RFC3339)
@@ -72,6 +77,16 @@ func (p *Puller) pull(f *flight, key string, img nodewire.Image) (_ Image, err e
 		return Image{}, fmt.Errorf("record image: %w", err)
 	}
 	return p.load(ctx, key)
+}
+
+// leaveNothing gives up what a refused image had brought, parts of blobs too, and
+// waits until it is gone.
+func (p *Puller) leaveNothing(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	if id, ok := leases.FromContext(ctx); ok {
+		_ = p.client.LeasesService().Delete(ctx, leases.Lease{ID: id}, leases.SynchronousDelete)
+	}
 }
 
 // quiet drops the client library's own log lines: what went wrong is in the error.
@@ -97,8 +112,9 @@ func (p *Puller) fetch(ctx context.Context, f *flight, s source) (ocispec.Descri
 	if err != nil {
 		return target, nil, err
 	}
-	var room atomic.Int64
-	room.Store(p.cfg.Room())
+	var left budget
+	left.room.Store(p.cfg.Room())
+	check := shape{room: p.cfg.Room()}
 	var mu sync.Mutex
 	layers := map[string]layer{}
 	store := p.client.ContentStore()
@@ -107,6 +123,9 @@ func (p *Puller) fetch(ctx context.Context, f *flight, s source) (ocispec.Descri
 	matcher := platforms.Default()
 	children := images.LimitManifests(images.FilterPlatforms(images.SetChildrenLabels(store, images.ChildrenHandler(store)), matcher), matcher, 1)
 	handler := images.HandlerFunc(func(ctx context.Context, d ocispec.Descriptor) ([]ocispec.Descriptor, error) {
+		if err := check.descriptor(d); err != nil {
+			return nil, err
+		}
 		if _, err := get(ctx, d); err != nil {
 			return nil, err
 		}
@@ -115,7 +134,7 @@ func (p *Puller) fetch(ctx context.Context, f *flight, s source) (ocispec.Descri
 		}
 		f.complete(d.Digest.String(), d.Size)
 		if images.IsLayerType(d.MediaType) {
-			found, err := scanLayer(ctx, store, d, &room)
+			found, err := scanLayer(ctx, store, d, &left)
 			if err != nil {
 				return nil, err
 			}
@@ -126,6 +145,11 @@ func (p *Puller) fetch(ctx context.Context, f *flight, s source) (ocispec.Descri
 			return nil, nil
 		}
 		subs, err := children(ctx, d)
+		if err == nil {
+			err = check.children(ctx, store, d, subs)
+		} else if images.IsIndexType(d.MediaType) && errdefs.IsNotFound(err) {
+			err = refuse("the image has no variant for "+platforms.DefaultString(), err)
+		}
 		for _, sub := range subs {
 			if images.IsLayerType(sub.MediaType) || images.IsConfigType(sub.MediaType) {
 				f.expect(sub.Digest.String(), sub.Size)

@@ -27,6 +27,7 @@ type source struct {
 	tls                *tls.Config
 	anonymous          bool
 	embedded           bool
+	login              *nodewire.RegistryPassword // nil: nobody's
 }
 
 // key names an image on this node by where it comes from and its digest. The
@@ -123,14 +124,14 @@ func (s source) resolver() remotes.Resolver {
 		TLSClientConfig:       s.tls,
 		ForceAttemptHTTP2:     true,
 	}
-	c := &http.Client{Transport: transport}
+	c := &http.Client{Transport: homebound{transport, s}}
 	host := docker.RegistryHost{
 		Client: c, Host: s.host, Scheme: s.scheme, Path: s.base + "/v2",
 		Capabilities: docker.HostCapabilityPull | docker.HostCapabilityResolve,
 	}
 	if s.anonymous {
 		// Public registries hand out anonymous tokens on a 401.
-		host.Authorizer = docker.NewDockerAuthorizer(docker.WithAuthClient(c))
+		host.Authorizer = docker.NewDockerAuthorizer(s.authorizer(transport)...)
 	}
 	return docker.NewResolver(docker.ResolverOptions{
 		Hosts: func(string) ([]docker.RegistryHost, error) { return []docker.RegistryHost{host}, nil },

@@ -89,6 +89,19 @@ func (s *Server) report(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, out)
 }
 
+// secrets gives what an instance on the node needs and its ledger must not hold.
+func (s *Server) secrets(w http.ResponseWriter, r *http.Request) {
+	id, _ := nodeOf(r.Context())
+	out, err := s.app.NodeSecrets(r.Context(), id, r.PathValue("id"))
+	if err != nil {
+		s.logged("secrets", id.String(), err)
+		refuse(w, err)
+		return
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	answer(w, http.StatusOK, out)
+}
+
 // connect hands a reverse connection to the pool.
 func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 	id, _ := nodeOf(r.Context())

@@ -82,6 +82,7 @@ func New(cfg Config) *Server {
 	mux.HandleFunc("POST "+nodewire.PathEnroll, s.enroll)
 	mux.HandleFunc("POST "+nodewire.PathRenew, s.identified(s.renew))
 	mux.HandleFunc("POST "+nodewire.PathReports, s.identified(s.report))
+	mux.HandleFunc("GET "+nodewire.PathSecrets, s.identified(s.secrets))
 	mux.HandleFunc("GET "+nodewire.PathConnect, s.identified(s.connect))
 	mux.HandleFunc("/v2/", s.identified(s.registry))
 	s.handler = mux

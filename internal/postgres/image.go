@@ -9,17 +9,18 @@ import (
 	"github.com/tenon-cloud/tenon/internal/cloud"
 )
 
-const imageColumns = `id, org_id, name, kind, ref, digest, size_bytes, description, created_at, embedded`
+const imageColumns = `id, org_id, name, kind, ref, digest, size_bytes, description, created_at, embedded, credential_id`
 
 // Image is an image with where it comes from.
 type Image struct {
 	cloud.Image
-	Embedded bool // in this cloud's own registry
+	Embedded     bool                // in this cloud's own registry
+	CredentialID *cloud.CredentialID // of its registry; nil: anyone may pull
 }
 
 // imageScan shows the operator's offers with a zero organisation.
 func imageScan(row pgx.CollectableRow) (m Image, err error) {
-	err = row.Scan(&m.ID, &m.OrgID, &m.Name, &m.Kind, &m.Ref, &m.Digest, &m.SizeBytes, &m.Description, &m.CreatedAt, &m.Embedded)
+	err = row.Scan(&m.ID, &m.OrgID, &m.Name, &m.Kind, &m.Ref, &m.Digest, &m.SizeBytes, &m.Description, &m.CreatedAt, &m.Embedded, &m.CredentialID)
 	if m.OrgID == OfferedOrg {
 		m.OrgID = cloud.OrgID{}
 	}
@@ -60,9 +61,9 @@ func ImageAdd(ctx context.Context, q Querier, m Image) error {
 		org = OfferedOrg
 	}
 	_, err := q.Exec(ctx, `
-		INSERT INTO image (id, org_id, name, kind, ref, digest, embedded, size_bytes, description, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
-		m.ID, org, m.Name, m.Kind, m.Ref, m.Digest, m.Embedded, m.SizeBytes, m.Description, m.CreatedAt)
+		INSERT INTO image (id, org_id, name, kind, ref, digest, embedded, size_bytes, description, created_at, credential_id)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
+		m.ID, org, m.Name, m.Kind, m.Ref, m.Digest, m.Embedded, m.SizeBytes, m.Description, m.CreatedAt, m.CredentialID)
 	return wrap("add image", err)
 }
 

@@ -64,12 +64,16 @@ type Config struct {
 	Folder    string // where blobs and manifests lie; made when missing
 	Secret    []byte // signs upload state; the same on every replica
 	Authorise Authoriser
+	MaxBlob   int64 // bytes of one blob that may be pushed; 0: 256 GiB
+	KeepFree  int64 // bytes of the folder's file system below which nothing is taken; 0: 1 GiB
 }
 
 // Handler serves the registry protocol under /v2/.
 type Handler struct {
-	app    *handlers.App
-	folder string
+	app      *handlers.App
+	folder   string
+	maxBlob  int64
+	keepFree int64
 }
 
 // New opens the folder and builds the handler.
@@ -101,7 +105,14 @@ func New(ctx context.Context, c Config) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Handler{app: app, folder: c.Folder}, nil
+	h := &Handler{app: app, folder: c.Folder, maxBlob: c.MaxBlob, keepFree: c.KeepFree}
+	if h.maxBlob == 0 {
+		h.maxBlob = blobMaximum
+	}
+	if h.keepFree == 0 {
+		h.keepFree = freeMinimum
+	}
+	return h, nil
 }
 
 // build turns the library's panics on a bad configuration into an error.
@@ -118,6 +129,10 @@ func build(ctx context.Context, config *configuration.Configuration) (app *handl
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if isManifestPut(r) {
 		manifestPut(h.app, w, r)
+		return
+	}
+	if isUpload(r) {
+		h.push(w, r)
 		return
 	}
 	h.app.ServeHTTP(w, r)

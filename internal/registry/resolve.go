@@ -33,14 +33,18 @@ type Found struct {
 }
 
 // Resolve finds a reference's digest. Its error's text is fit for the user.
-func (r Resolver) Resolve(ctx context.Context, ref string, embedded bool) (Found, error) {
+func (r Resolver) Resolve(ctx context.Context, ref string, embedded bool, login *Login) (Found, error) {
 	limit := r.Limit
 	if limit <= 0 {
 		limit = 20 * time.Second
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	options := []remote.Option{remote.WithContext(ctx), remote.WithAuth(authn.Anonymous)}
+	auth := authn.Anonymous
+	if login != nil && !embedded {
+		auth = &authn.Basic{Username: login.Username, Password: login.Password}
+	}
+	options := []remote.Option{remote.WithContext(ctx), remote.WithAuth(auth)}
 	var named []name.Option
 	target := ref
 	if embedded {
@@ -79,6 +83,8 @@ func inWords(ref string, err error) error {
 	switch {
 	case errors.Is(err, errPrivate):
 		return fmt.Errorf("the registry of %s is at a private address, which this cloud does not ask", ref)
+	case errors.Is(err, errPlain):
+		return fmt.Errorf("the registry of %s would have the password sent in the clear, which is refused", ref)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("the registry of %s did not answer in time", ref)
 	case errors.As(err, &answer):
@@ -86,7 +92,7 @@ func inWords(ref string, err error) error {
 		case http.StatusNotFound:
 			return fmt.Errorf("%s is not in its registry", ref)
 		case http.StatusUnauthorized, http.StatusForbidden:
-			return fmt.Errorf("the registry does not let %s be read without signing in, or it does not exist", ref)
+			return fmt.Errorf("the registry does not let %s be read with what it was given, or it does not exist: a private one needs a project's registry credential", ref)
 		case http.StatusTooManyRequests:
 			return fmt.Errorf("the registry of %s refuses more requests for now", ref)
 		}
@@ -116,7 +122,7 @@ func (r Resolver) outside() http.RoundTripper {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.DialContext = dialer.DialContext
 	t.ResponseHeaderTimeout = 15 * time.Second
-	return t
+	return closed{t, r.Private}
 }
 
 // inProcess asks a handler without a network.

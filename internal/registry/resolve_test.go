@@ -32,14 +32,14 @@ func TestResolveEmbeddedAndOutside(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := Resolver{Embedded: h}
-	found, err := r.Resolve(t.Context(), "acme/web:1", true)
+	found, err := r.Resolve(t.Context(), "acme/web:1", true, nil)
 	if err != nil || found.Digest != want.String() || found.SizeBytes < 3*4096 {
 		t.Errorf("embedded: %+v, %v; want %s", found, err, want)
 	}
-	if _, err := r.Resolve(t.Context(), "acme/none:1", true); err == nil || !strings.Contains(err.Error(), "is not in its registry") {
+	if _, err := r.Resolve(t.Context(), "acme/none:1", true, nil); err == nil || !strings.Contains(err.Error(), "is not in its registry") {
 		t.Errorf("a missing image: %v", err)
 	}
-	if _, err := r.Resolve(t.Context(), "not a reference", false); err == nil {
+	if _, err := r.Resolve(t.Context(), "not a reference", false, nil); err == nil {
 		t.Error("a malformed reference was resolved")
 	}
 }
@@ -49,7 +49,7 @@ func TestResolveDoesNotAskPrivateAddresses(t *testing.T) {
 	var asked atomic.Bool
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Store(true) }))
 	t.Cleanup(server.Close)
-	_, err := Resolver{}.Resolve(t.Context(), strings.TrimPrefix(server.URL, "http://")+"/acme/web:1", false)
+	_, err := Resolver{}.Resolve(t.Context(), strings.TrimPrefix(server.URL, "http://")+"/acme/web:1", false, nil)
 	if err == nil || asked.Load() || !strings.Contains(err.Error(), "private address") {
 		t.Errorf("a registry on this host was asked: %v", err)
 	}
