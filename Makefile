@@ -39,6 +39,7 @@ clean: ## Stop this folder's cloud, then delete it and all that was built
 		else rm -rf var; fi; \
 	fi
 	@[ ! -d bin/test-cloud ] || $(SUDO) ./bin/tenond dev --clean --state bin/test-cloud
+	@! mountpoint -q bin/test-cloud || $(SUDO) umount -l bin/test-cloud
 	@[ ! -d bin/registry-cache ] || $(SUDO) rm -rf bin/registry-cache
 	@rm -rf bin web/node_modules
 	@if [ -d web/dist ]; then find web/dist -mindepth 1 ! -name .gitkeep -delete; fi
@@ -48,7 +49,7 @@ clean: ## Stop this folder's cloud, then delete it and all that was built
 check: setup-tests format vet wall gen-check unit web-check ## Format, vet, staticcheck, walls, contract and schema drift, unit and Postgres tests, TypeScript (10 min at most)
 	@echo 'make check: all passed'
 
-test: check root-test browser rounds ## All of `make check`, then containerd, image and browser tests, and two rounds of faults (30 min at most)
+test: check root-test browser faults ## All of `make check`, then containerd, image and browser tests, and some faults (50 min at most)
 	@echo 'make test: all passed'
 
 format: ## Check that Go files are formatted
@@ -73,11 +74,11 @@ web-check: ## TypeScript: types, lint and unit tests
 browser: setup-tests build ## A journey through the console in Chromium, against a cloud of its own
 	@sh deploy/with-cloud.sh sh deploy/web.sh e2e
 
-rounds: setup-tests proofs ## The short form of `make soak`: 2 rounds of 12 creates and deletes
-	@sh deploy/with-cloud.sh $(SUDO) ./bin/proof/rounds --state bin/test-cloud --rounds 2 --ops 12
+faults: setup-tests proofs ## The short form of `make soak`: 30 faults on containers, VMs and simulated nodes
+	@TENON_TEST_FLAGS='--simulate-nodes 12' TENON_TEST_IMAGES='debian-12-vm' sh deploy/with-cloud.sh $(SUDO) ./bin/proof/faults --state bin/test-cloud --faults 30 --each 15 --vms 1 --long 0 --kinds kill,stop,restart,cut
 
-soak: setup-tests proofs ## The long form of the faults: 20 rounds of kill -9 during creates and deletes
-	@sh deploy/with-cloud.sh $(SUDO) ./bin/proof/rounds --state bin/test-cloud
+soak: setup-tests proofs ## 500 faults of every kind on containers, VMs and 50 simulated nodes; sets this host's clock off, and right again
+	@TENON_TEST_FLAGS='--simulate-nodes 50' TENON_TEST_IMAGES='debian-12-vm' TENON_TEST_DISK=16G sh deploy/with-cloud.sh $(SUDO) ./bin/proof/faults --state bin/test-cloud
 
 bench: setup-tests proofs ## Figures, each beside a baseline measured in the same run
 	@sh deploy/bench.sh
@@ -105,4 +106,4 @@ bin/staticcheck-$(STATICCHECK_VERSION):
 	@$(STEP) 'build staticcheck' env GOBIN=$(CURDIR)/bin go install honnef.co/go/tools/cmd/staticcheck@$(STATICCHECK_VERSION)
 	@mv bin/staticcheck $@
 
-.PHONY: help run build web clean check test format vet wall unit root-test web-check browser rounds soak bench proofs gen gen-check setup setup-tests
+.PHONY: help run build web clean check test format vet wall unit root-test web-check browser faults soak bench proofs gen gen-check setup setup-tests

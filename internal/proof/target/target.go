@@ -26,6 +26,8 @@ type Target struct {
 	State  string // its state folder
 	Run    string // its run directory
 	Client *api.Client
+
+	NodePorts []string // of the node door, one for each replica
 }
 
 // Open finds the cloud of a state folder.
@@ -46,12 +48,14 @@ func Open(state string) (*Target, error) {
 		return nil, fmt.Errorf("read the cloud's identity: %w", err)
 	}
 	var identity struct {
-		ID string `json:"id"`
+		ID       string `json:"id"`
+		NodePort int    `json:"node_port"`
 	}
 	if err := json.Unmarshal(text, &identity); err != nil || identity.ID == "" {
 		return nil, fmt.Errorf("cloud.json has no id: %v", err)
 	}
 	t := &Target{ID: identity.ID, State: state, Run: "/run/tenon-" + identity.ID, Client: api.NewClient(values["TENON_URL"], values["TENON_TOKEN"])}
+	t.NodePorts = []string{strconv.Itoa(identity.NodePort)}
 	if t.Client.BaseURL == "" || t.Client.Token == "" {
 		return nil, fmt.Errorf("%s/tenon.env lacks TENON_URL or TENON_TOKEN", state)
 	}
@@ -142,4 +146,14 @@ func lines(out []byte) []string {
 		}
 	}
 	return all
+}
+
+// LibvirtURI is where this cloud's libvirt listens; empty: it has none.
+func (t *Target) LibvirtURI() string {
+	for _, pattern := range []string{"libvirt*/*libvirt-sock", "libvirt*/*/libvirt-sock", "*libvirt-sock"} {
+		if found, err := filepath.Glob(filepath.Join(t.Run, pattern)); err == nil && len(found) > 0 {
+			return "qemu+unix:///system?socket=" + found[0]
+		}
+	}
+	return ""
 }
