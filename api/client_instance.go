@@ -68,9 +68,29 @@ func (c *Client) InstanceStart(ctx context.Context, project, instance string, op
 	return c.instanceAction(ctx, project, instance, "start", opts)
 }
 
-// InstanceStop ends its guest and gives back everything it holds.
+// InstanceStop ends its guest; it gives back what it holds, unless it is a VM
+// whose own policy is to hold it.
 func (c *Client) InstanceStop(ctx context.Context, project, instance string, opts ...CallOption) (*Instance, error) {
 	return c.instanceAction(ctx, project, instance, "stop", opts)
+}
+
+// InstanceStartAs is InstanceStart with how to start.
+func (c *Client) InstanceStartAs(ctx context.Context, project, instance string, in InstanceStart, opts ...CallOption) (*Instance, error) {
+	var out Instance
+	return &out, c.do(ctx, http.MethodPost, instancePath(project, instance)+"/start", nil, in, &out, opts...)
+}
+
+// InstanceStopAs is InstanceStop with what becomes of its place.
+func (c *Client) InstanceStopAs(ctx context.Context, project, instance string, in InstanceStop, opts ...CallOption) (*Instance, error) {
+	var out Instance
+	return &out, c.do(ctx, http.MethodPost, instancePath(project, instance)+"/stop", nil, in, &out, opts...)
+}
+
+// InstanceUpdate changes what is given; a flavor only while it is stopped and
+// holds nothing.
+func (c *Client) InstanceUpdate(ctx context.Context, project, instance string, in InstanceUpdate, opts ...CallOption) (*Instance, error) {
+	var out Instance
+	return &out, c.do(ctx, http.MethodPatch, instancePath(project, instance), nil, in, &out, opts...)
 }
 
 // InstanceRestart ends its guest and starts it again where it is.
@@ -105,6 +125,19 @@ func (c *Client) InstanceMetrics(ctx context.Context, project, instance string) 
 func (c *Client) ExecTicket(ctx context.Context, project, instance string) (*ExecTicket, error) {
 	var out ExecTicket
 	return &out, c.do(ctx, http.MethodPost, instancePath(project, instance)+"/exec-tickets", nil, nil, &out)
+}
+
+// Ticket makes a ticket for one stream: a terminal, a console, a screen or a port.
+func (c *Client) Ticket(ctx context.Context, project, instance string, in TicketCreate) (*ExecTicket, error) {
+	var out ExecTicket
+	return &out, c.do(ctx, http.MethodPost, instancePath(project, instance)+"/exec-tickets", nil, in, &out)
+}
+
+// InstanceOpen gives a link that lets a browser into a web server inside an
+// instance, once, within 30 seconds.
+func (c *Client) InstanceOpen(ctx context.Context, project, instance string, port int) (*Opened, error) {
+	var out Opened
+	return &out, c.do(ctx, http.MethodPost, fmt.Sprintf("%s/ports/%d/open", instancePath(project, instance), port), nil, nil, &out)
 }
 
 // WaitInstance watches an instance until done says so, calling seen (nil: none)

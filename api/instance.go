@@ -67,7 +67,9 @@ type Instance struct {
 	IdleStopAt         *time.Time `json:"idle_stop_at,omitempty" doc:"When the project's policy will stop it, if it stays idle"`
 	Simulated          bool       `json:"simulated" doc:"Its GPUs, or the whole guest, are simulated"`
 	GPUs               []Claim    `json:"gpus,omitempty" doc:"What it holds now"`
-	PricePerHourMicros *int64     `json:"price_per_hour_micros,omitempty" doc:"While it runs; absent when a price is missing"`
+	PricePerHourMicros *int64     `json:"price_per_hour_micros,omitempty" doc:"While it runs, with what it keeps; absent when a price is missing"`
+	PriceNowMicros     *int64     `json:"price_now_micros,omitempty" doc:"Per hour in its present state: running or held in full, stopped what it keeps alone"`
+	QueuePlace         int        `json:"queue_place,omitempty" doc:"While queued, of one: its place in its pool's queue, from 1"`
 	Currency           string     `json:"currency,omitempty"`
 	CreatedBy          string     `json:"created_by"`
 	CreatedAt          time.Time  `json:"created_at"`

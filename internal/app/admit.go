@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -10,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/tenon-cloud/tenon/internal/authn"
 	"github.com/tenon-cloud/tenon/internal/authz"
 	"github.com/tenon-cloud/tenon/internal/cloud"
 	"github.com/tenon-cloud/tenon/internal/placement"
@@ -63,6 +65,12 @@ func (a *App) InstanceCreate(ctx context.Context, c Call, project string, in Ins
 	admission, err := w.admission(c)
 	if err != nil {
 		return cloud.Instance{}, err
+	}
+	if in.UserData != "" {
+		id := admission.Instance.ID.String()
+		if admission.UserData, err = a.keys.Seal(authn.SealUserData, id, []byte(in.UserData)); err != nil {
+			return cloud.Instance{}, err
+		}
 	}
 	if admission.Idempotency, err = ans.with(admission.Instance); err != nil {
 		return cloud.Instance{}, err
@@ -134,9 +142,11 @@ func (a *App) wish(ctx context.Context, c Call, project string, in InstanceInput
 		missing("flavor", "flavor", in.Flavor)
 	} else {
 		w.flavor = *look.Flavor
-		if w.image.Kind == cloud.KindVM && w.flavor.Shape.GPUMode == cloud.ModeMIG {
-			fields = append(fields, cloud.Field{Location: "body.flavor", Value: in.Flavor,
-				Message: "a virtual machine can't hold a MIG slice: take a container, a whole GPU, or a flavor of a MIG-backed vGPU type"})
+	}
+	if look.Image != nil {
+		fields = append(fields, kindFields(look.Image.Kind, in)...)
+		if look.Flavor != nil {
+			fields = append(fields, flavorFields(look.Image.Kind, w.flavor, in.Flavor)...)
 		}
 	}
 	if look.Pool == nil {
@@ -163,6 +173,16 @@ func inputFields(in InstanceInput) (fields []cloud.Field) {
 	case "", cloud.KindContainer, cloud.KindVM, cloud.KindNotebook:
 	default:
 		bad("kind", "one of container, notebook, vm", in.Kind)
+	}
+	switch in.OnStop {
+	case "", cloud.StopReleases, cloud.StopHolds:
+	default:
+		bad("on_stop", "release or hold", in.OnStop)
+	}
+	switch in.OnNodeLoss {
+	case "", cloud.LossWaits, cloud.LossRestarts:
+	default:
+		bad("on_node_loss", "wait or restart", in.OnNodeLoss)
 	}
 	total := 0
 	for _, word := range in.Command {
@@ -228,6 +248,11 @@ func (w wish) admission(c Call) (postgres.Admission, error) {
 		Command: w.in.Command, Env: w.in.Env, Labels: w.in.Labels,
 		Desired: cloud.DesiredRunning, Generation: 1, State: cloud.StateQueued,
 		CreatedBy: c.Actor.UserID, CreatedAt: w.at, StateAt: w.at,
+		OnStop: cmp.Or(w.in.OnStop, cloud.StopReleases), OnNodeLoss: cmp.Or(w.in.OnNodeLoss, cloud.LossWaits), SSHKeys: keyLines(w.in.SSHKeys),
+	}
+	if v, keeps := volumeOf(i); keeps {
+		v.CreatedAt = w.at
+		i.Volumes = []cloud.Volume{v}
 	}
 	s := postgres.Standing{ID: i.ID, OrgID: i.OrgID, ProjectID: i.ProjectID, Name: i.Name, Kind: i.Kind, Shape: i.Shape, State: i.State}
 	event := postgres.InstanceEvent(&s, "created", "asked for by "+c.Actor.Email, w.at, map[string]any{"flavor": w.flavor.Name, "image": w.image.Name, "pool": w.pool.Name})
@@ -299,7 +324,11 @@ func (a *App) dryRun(ctx context.Context, c Call, w wish) (DryRun, error) {
 		if err != nil {
 			return err
 		}
-		out.PricePerHourMicros, out.Priced = tariffAt(prices, w.at).rate(w.flavor.Shape)
+		i := cloud.Instance{Kind: w.image.Kind, Shape: w.flavor.Shape}
+		if v, keeps := volumeOf(i); keeps {
+			i.Volumes = []cloud.Volume{v}
+		}
+		out.PricePerHourMicros, _, out.Priced = tariffAt(prices, w.at).rates(i)
 		if out.Ahead, err = postgres.QueueAhead(ctx, tx, w.pool.ID); err != nil {
 			return err
 		}
@@ -309,7 +338,9 @@ func (a *App) dryRun(ctx context.Context, c Call, w wish) (DryRun, error) {
 	if err != nil {
 		return out, err
 	}
-	out.FreeNow = fits(nodes, w.flavor.Shape, func(n postgres.FleetNode) bool { return n.PoolID == w.pool.ID })
+	out.FreeNow = fits(nodes, w.flavor.Shape, func(n postgres.FleetNode) bool {
+		return n.PoolID == w.pool.ID && slices.Contains(n.Kinds, string(w.image.Kind))
+	})
 	// Whoever waits already takes their place first.
 	var waiting []postgres.Waiting
 	if out.Ahead > 0 {
@@ -327,7 +358,7 @@ func (a *App) dryRun(ctx context.Context, c Call, w wish) (DryRun, error) {
 	}
 	requests := make([]placement.Request, 0, len(waiting)+1)
 	for _, q := range waiting {
-		requests = append(requests, placement.Request{InstanceID: q.ID, Kind: q.Kind, Shape: q.Shape, Pool: w.pool.Name, Order: q.QueuedAt.UnixMicro()})
+		requests = append(requests, placement.Request{InstanceID: q.ID, Kind: q.Kind, Shape: q.Shape, Pool: w.pool.Name, Order: q.QueuedAt.UnixMicro(), Home: q.Home})
 	}
 	own := cloud.InstanceID{}.New()
 	requests = append(requests, placement.Request{InstanceID: own, Kind: w.image.Kind, Shape: w.flavor.Shape, Pool: w.pool.Name, Order: math.MaxInt64})

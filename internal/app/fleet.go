@@ -15,7 +15,7 @@ func snapshot(nodes []postgres.FleetNode, pool string) placement.Snapshot {
 			continue
 		}
 		v := placement.Node{ID: n.ID, Pool: n.PoolName, State: n.State, Drained: n.Drained, Simulated: n.Simulated,
-			VCPU: n.VCPU, MemoryMiB: n.MemoryMiB, FreeVCPU: n.FreeVCPU, FreeMemoryMiB: n.FreeMemoryMiB}
+			VCPU: n.VCPU, MemoryMiB: n.MemoryMiB, FreeVCPU: n.FreeVCPU, FreeMemoryMiB: n.FreeMemoryMiB, Kinds: n.Kinds}
 		for _, g := range n.GPUs {
 			v.GPUs = append(v.GPUs, placement.GPU{ID: g.ID, PCIAddress: g.PCIAddress, Model: g.Model, Geometry: g.Geometry,
 				Mode: g.Mode, State: g.State, Used: used(g), NUMANode: g.NUMANode, NVLink: g.NVLink})

@@ -101,7 +101,8 @@ type ImageInput struct {
 	Kind        cloud.InstanceKind // empty: container
 	Ref         string             // repository[:tag][@digest]; without a host it is in the embedded registry
 	Description string
-	Offered     bool // to every organisation: operators only
+	Offered     bool   // to every organisation: operators only
+	Project     string // whose credential for the registry it is read and pulled with; empty: none
 }
 
 // InstanceInput asks for an instance.
@@ -115,6 +116,28 @@ type InstanceInput struct {
 	Env     map[string]string
 	Labels  map[string]string
 	NoWait  bool // refuse with NoCapacity instead of queueing
+
+	SSHKeys    []string         // in OpenSSH's form, authorised at the first boot; VMs
+	UserData   string           // for cloud-init; VMs. Kept sealed, never given back
+	OnStop     cloud.StopPolicy // empty: release; hold is for VMs
+	OnNodeLoss cloud.LossPolicy // empty: wait
+}
+
+// StopInput says what a stop does with the place.
+type StopInput struct {
+	GPU cloud.StopPolicy // empty: what the instance's own policy says
+}
+
+// StartInput says how to start.
+type StartInput struct {
+	WithoutGPU bool // for this run: to reach the data
+}
+
+// InstanceChange changes what is given.
+type InstanceChange struct {
+	Flavor     *string // only while stopped and not held
+	OnStop     *cloud.StopPolicy
+	OnNodeLoss *cloud.LossPolicy
 }
 
 // InstanceFilter narrows a list; zero fields do not.
@@ -135,11 +158,13 @@ type Reason struct {
 // InstanceDetail is an instance with what only its own page shows.
 type InstanceDetail struct {
 	cloud.Instance
-	PricePerHourMicros int64
+	PricePerHourMicros int64 // while it runs, with what it keeps
+	PriceNowMicros     int64 // in its present state
 	Currency           string
 	Priced             bool
 	Simulated          bool     // its node or pool is
 	Reasons            []Reason // of its wait
+	QueuePlace         int      // in its pool's queue, from 1; 0: not queued, or not asked for
 	Claims             []HeldDevice
 }
 

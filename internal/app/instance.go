@@ -30,6 +30,9 @@ func (a *App) InstanceList(ctx context.Context, c Call, project string, f Instan
 		if err != nil {
 			return err
 		}
+		if err := withVolumes(ctx, tx, list); err != nil {
+			return err
+		}
 		now := tariffAt(prices, a.now())
 		rows = make([]InstanceDetail, len(list))
 		for i, row := range list {
@@ -46,7 +49,7 @@ func detailOf(row postgres.Instance, now tariff) InstanceDetail {
 	if err := json.Unmarshal(row.Reasons, &out.Reasons); err != nil {
 		out.Reasons = nil // for display only
 	}
-	out.PricePerHourMicros, out.Priced = now.rate(row.Shape)
+	out.PricePerHourMicros, out.PriceNowMicros, out.Priced = now.rates(row.Instance)
 	return out
 }
 
@@ -61,7 +64,16 @@ func (a *App) InstanceGet(ctx context.Context, c Call, project, instance string)
 		if err != nil {
 			return err
 		}
-		out = detailOf(row, tariffAt(prices, a.now()))
+		rows := []postgres.Instance{row}
+		if err := withVolumes(ctx, tx, rows); err != nil {
+			return err
+		}
+		out = detailOf(rows[0], tariffAt(prices, a.now()))
+		if row.State == cloud.StateQueued {
+			if out.QueuePlace, err = postgres.QueuePlace(ctx, tx, row.ID); err != nil {
+				return err
+			}
+		}
 		held, err := postgres.InstanceDevices(ctx, tx, row.ID)
 		if err != nil {
 			return err

@@ -126,14 +126,14 @@ func TestLifeOfAnUnplacedInstance(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = h.InstanceStart(ctx, h.admin, "default", "web-1", 0)
+	_, err = h.InstanceStart(ctx, h.admin, "default", "web-1", app.StartInput{}, 0)
 	p := wantCode(t, "start of a queued one", err, cloud.KindConflict, "state_conflict")
 	if diff := cmp.Diff([]string{"stop", "delete"}, p.Detail["allowed"]); diff != "" {
 		t.Error(diff)
 	}
-	_, err = h.InstanceStop(ctx, h.admin, "default", "web-1", 7)
+	_, err = h.InstanceStop(ctx, h.admin, "default", "web-1", app.StopInput{}, 7)
 	wantCode(t, "If-Match", err, cloud.KindPrecondition, "generation_changed")
-	stopped, err := h.InstanceStop(ctx, h.admin, "default", made.ID.String(), made.Generation)
+	stopped, err := h.InstanceStop(ctx, h.admin, "default", made.ID.String(), app.StopInput{}, made.Generation)
 	if err != nil || stopped.State != cloud.StateStopped || stopped.Generation != 2 {
 		t.Fatalf("stopped: %+v, %v", stopped, err)
 	}
@@ -145,7 +145,7 @@ func TestLifeOfAnUnplacedInstance(t *testing.T) {
 	if _, err := h.QuotaSet(ctx, h.admin, "default", map[cloud.QuotaResource]*int64{cloud.QuotaGPUMilli: &zero}); err != nil {
 		t.Fatal(err)
 	}
-	_, err = h.InstanceStart(ctx, h.admin, "default", "web-1", 0)
+	_, err = h.InstanceStart(ctx, h.admin, "default", "web-1", app.StartInput{}, 0)
 	p = wantCode(t, "start above the limit", err, cloud.KindQuota, "quota_exceeded")
 	if p.Detail["asked"] != int64(125) || p.Detail["limit"] != int64(0) {
 		t.Errorf("detail %v", p.Detail)
@@ -153,7 +153,7 @@ func TestLifeOfAnUnplacedInstance(t *testing.T) {
 	if _, err := h.QuotaSet(ctx, h.admin, "default", map[cloud.QuotaResource]*int64{cloud.QuotaGPUMilli: nil}); err != nil {
 		t.Fatal(err)
 	}
-	started, err := h.InstanceStart(ctx, h.admin, "default", "web-1", 0)
+	started, err := h.InstanceStart(ctx, h.admin, "default", "web-1", app.StartInput{}, 0)
 	if err != nil || started.State != cloud.StateQueued || started.ID != made.ID {
 		t.Fatalf("started: %+v, %v", started, err)
 	}
@@ -213,7 +213,7 @@ func TestIntentsOfAPlacedInstanceReachItsNode(t *testing.T) {
 	if err != nil || a.Generation != 1 || len(a.Instances) != 1 || a.Instances[0].Desired != "running" || a.Instances[0].Generation != 2 || len(a.Instances[0].Devices) != 1 || a.Instances[0].Image.Digest != digest {
 		t.Fatalf("assignment %+v, %v", a, err)
 	}
-	stopping, err := h.InstanceStop(ctx, h.admin, "default", "web-1", 0)
+	stopping, err := h.InstanceStop(ctx, h.admin, "default", "web-1", app.StopInput{}, 0)
 	if err != nil || stopping.State != cloud.StateStopping || stopping.DeadlineAt == nil {
 		t.Fatalf("stopping: %+v, %v", stopping, err)
 	}

@@ -38,6 +38,31 @@ func (t tariff) rate(s cloud.Shape) (micros int64, priced bool) {
 	return micros, len(missing) == 0
 }
 
+// rates is what an instance costs per hour while it runs, and now: stopped, what
+// it keeps costs on, and its place too if it holds it.
+func (t tariff) rates(i cloud.Instance) (running, now int64, priced bool) {
+	var all, present int64
+	for _, v := range i.Volumes {
+		if v.State == volumePresent {
+			present += v.SizeMiB
+		}
+		all += v.SizeMiB
+	}
+	running, missing := billing.HourlyMicrosWith(i.Shape, all, t.prices, t.at)
+	shape := cloud.Shape{}
+	if billing.Charged(i.Kind, i.State, holding(i)) {
+		shape = i.Shape
+	}
+	now, _ = billing.HourlyMicrosWith(shape, present, t.prices, t.at)
+	return running, now, len(missing) == 0
+}
+
+// holding reports that an instance keeps its place while it is stopped, or is on
+// its way there.
+func holding(i cloud.Instance) bool {
+	return i.Held || i.State == cloud.StateStopping && i.Reason == postgres.ReasonHold
+}
+
 // ratesFor is how long a price list is remembered for answers that only show it.
 const ratesFor = 5 * time.Second
 
@@ -72,7 +97,7 @@ func (a *App) WithPrice(ctx context.Context, c Call, i cloud.Instance) (Instance
 		a.rates.mu.Unlock()
 	}
 	out := InstanceDetail{Instance: i, Currency: currency, Simulated: i.Simulated}
-	out.PricePerHourMicros, out.Priced = tariffAt(prices, now).rate(i.Shape)
+	out.PricePerHourMicros, out.PriceNowMicros, out.Priced = tariffAt(prices, now).rates(i)
 	return out, nil
 }
 

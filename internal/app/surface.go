@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/tenon-cloud/tenon/internal/authn"
 	"github.com/tenon-cloud/tenon/internal/authz"
 	"github.com/tenon-cloud/tenon/internal/cloud"
 	"github.com/tenon-cloud/tenon/internal/nodewire"
@@ -36,7 +37,7 @@ type surface interface {
 	ProjectList(ctx context.Context, c Call, p Page) (List[cloud.Project], error)
 	ProjectGet(ctx context.Context, c Call, project string) (cloud.Project, error)
 	ProjectCreate(ctx context.Context, c Call, in ProjectInput) (cloud.Project, error)
-	ProjectUpdate(ctx context.Context, c Call, project string, displayName string) (cloud.Project, error)
+	ProjectUpdate(ctx context.Context, c Call, project string, in ProjectChange) (cloud.Project, error)
 	QuotaList(ctx context.Context, c Call, project string) ([]cloud.Quota, error)
 	QuotaSet(ctx context.Context, c Call, project string, limits map[cloud.QuotaResource]*int64) ([]cloud.Quota, error) // nil: no limit; absent: unchanged
 	TokenList(ctx context.Context, c Call, p Page) (List[cloud.Token], error)
@@ -52,22 +53,31 @@ type surface interface {
 	ImageCreate(ctx context.Context, c Call, in ImageInput) (cloud.Image, error)
 	ImageDelete(ctx context.Context, c Call, image string) error
 
+	CredentialList(ctx context.Context, c Call, project string, p Page) (List[cloud.RegistryCredential], error)
+	CredentialCreate(ctx context.Context, c Call, project string, in CredentialInput) (CredentialMade, error)
+	CredentialDelete(ctx context.Context, c Call, project, credential string) error
+
 	// Instances.
 	InstanceList(ctx context.Context, c Call, project string, f InstanceFilter, p Page) (List[InstanceDetail], error)
 	InstanceGet(ctx context.Context, c Call, project, instance string) (InstanceDetail, error)
 	InstanceCreate(ctx context.Context, c Call, project string, in InstanceInput) (cloud.Instance, error)
 	WithPrice(ctx context.Context, c Call, i cloud.Instance) (InstanceDetail, error)
 	InstanceDryRun(ctx context.Context, c Call, project string, in InstanceInput) (DryRun, error)
-	InstanceStart(ctx context.Context, c Call, project, instance string, ifMatch int64) (cloud.Instance, error) // ifMatch 0: not asked for
-	InstanceStop(ctx context.Context, c Call, project, instance string, ifMatch int64) (cloud.Instance, error)
+	InstanceStart(ctx context.Context, c Call, project, instance string, in StartInput, ifMatch int64) (cloud.Instance, error) // ifMatch 0: not asked for
+	InstanceStop(ctx context.Context, c Call, project, instance string, in StopInput, ifMatch int64) (cloud.Instance, error)
+	InstanceUpdate(ctx context.Context, c Call, project, instance string, in InstanceChange, ifMatch int64) (cloud.Instance, error)
 	InstanceRestart(ctx context.Context, c Call, project, instance string, ifMatch int64) (cloud.Instance, error)
 	InstanceDelete(ctx context.Context, c Call, project, instance string, ifMatch int64) (cloud.Instance, error)
 	// InstanceFor authorises one action (logs, metrics, exec) on an instance and
 	// tells where it runs; not placed is Conflict "not_running" when placed is true.
 	InstanceFor(ctx context.Context, c Call, action authz.Action, project, instance string, placed bool) (cloud.Instance, error)
 	InstanceEvents(ctx context.Context, c Call, project, instance string, p Page) (List[cloud.Event], error)
-	ExecTicketCreate(ctx context.Context, c Call, project, instance string) (ExecTicket, error)
-	ExecTicketUse(ctx context.Context, ticket string) (cloud.Actor, cloud.Instance, error) // once, within 30 s
+	TicketCreate(ctx context.Context, c Call, project, instance, opens string, port int) (ExecTicket, error)
+	TicketUse(ctx context.Context, ticket, opens string) (authn.Ticket, error) // once, within 30 s
+	// A web server inside an instance, on a host of its own (open.go).
+	Open(ctx context.Context, c Call, project, instance string, port int) (Opening, error)
+	VisitBegin(ctx context.Context, ticket string, instance cloud.InstanceID, port int) (pass string, until time.Time, err error)
+	VisitGoesOn(ctx context.Context, pass string, instance cloud.InstanceID, port int) (Visit, error)
 
 	// Usage and the change stream.
 	Usage(ctx context.Context, c Call, project string, q UsageQuery) (UsageReport, error)
@@ -78,6 +88,10 @@ type surface interface {
 	NodeGet(ctx context.Context, c Call, node string) (cloud.Node, error) // with its GPUs and their claims
 	NodeDrain(ctx context.Context, c Call, node string) (cloud.Node, error)
 	NodeUndrain(ctx context.Context, c Call, node string) (cloud.Node, error)
+	NodeStays(ctx context.Context, c Call, node string) ([]cloud.Stay, error)
+	NodeFence(ctx context.Context, c Call, node string) (cloud.Node, error)
+	NodeForget(ctx context.Context, c Call, node string) error
+	OrphanRemove(ctx context.Context, c Call, node, orphan string) error
 	JoinTokenCreate(ctx context.Context, c Call, in JoinTokenInput) (JoinToken, error)
 	GPUList(ctx context.Context, c Call, f GPUFilter, p Page) (List[cloud.GPU], error) // with claims
 	GPUGet(ctx context.Context, c Call, gpu string) (cloud.GPU, error)                 // by id or uuid
@@ -87,6 +101,7 @@ type surface interface {
 	PriceCreate(ctx context.Context, c Call, in PriceInput) (Price, error)
 	AlarmList(ctx context.Context, c Call, open bool, p Page) (List[cloud.Alarm], error)
 	AlarmAcknowledge(ctx context.Context, c Call, alarm string) (cloud.Alarm, error)
+	ReplicaList(ctx context.Context, c Call) ([]Replica, error)
 
 	// The registry: any user name, a Tenon token as the password.
 	RegistryAuthorise(ctx context.Context, token, repository string, push bool) error
@@ -98,6 +113,8 @@ type surface interface {
 	NodeReport(ctx context.Context, id cloud.NodeID, r nodewire.Report) (nodewire.ReportAnswer, error)
 	NodeAssignment(ctx context.Context, id cloud.NodeID) (nodewire.Assignment, error)
 	NodeAck(ctx context.Context, id cloud.NodeID, held nodewire.Version) error
+	NodeTried(ctx context.Context, id cloud.NodeID) error // an assignment was sent and not answered
+	NodeSecrets(ctx context.Context, id cloud.NodeID, instance string) (nodewire.Secrets, error)
 	NodeMayPull(ctx context.Context, id cloud.NodeID, repository string) error
 
 	// First boot and each start.

@@ -35,7 +35,7 @@ type Bill struct {
 	Lines       []Line // by day, instance, then SKU
 	TotalMicros int64
 	RateMicros  int64    // what is still open costs per hour at the last prices in force
-	Running     int      // segments that are open
+	Running     int      // instances' segments that are open
 	Unpriced    []string // SKUs of which some usage has no price, sorted
 }
 
@@ -64,8 +64,10 @@ func Make(usage []Usage, prices []Price, from, to time.Time, by GroupBy) Bill {
 	var bill Bill
 	rate := new(big.Rat)
 	for _, u := range usage {
-		if u.Open && (to.IsZero() || to.After(u.From)) {
+		if u.Open && u.VolumeMiB == 0 && (to.IsZero() || to.After(u.From)) {
 			bill.Running++
+		}
+		if u.Open && (to.IsZero() || to.After(u.From)) {
 			b.addRate(rate, u)
 		}
 		for rest := u.clip(from, to); !rest.empty(); {
@@ -75,7 +77,7 @@ func Make(usage []Usage, prices []Price, from, to time.Time, by GroupBy) Bill {
 			} else {
 				rest = Usage{}
 			}
-			for _, i := range items(u.Shape) {
+			for _, i := range items(u.Shape, u.VolumeMiB) {
 				g := group{sku: i.sku}
 				switch by {
 				case ByDay:
@@ -145,7 +147,7 @@ func (s *sums) over(n *big.Int) *big.Rat {
 }
 
 func (b book) addRate(rate *big.Rat, u Usage) {
-	for _, i := range items(u.Shape) {
+	for _, i := range items(u.Shape, u.VolumeMiB) {
 		if micros, ok := b.at(i.sku, u.To); ok {
 			n := new(big.Int).Mul(big.NewInt(i.units), big.NewInt(micros))
 			rate.Add(rate, new(big.Rat).SetFrac(n, big.NewInt(i.per)))

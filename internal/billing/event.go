@@ -12,6 +12,7 @@ type Event struct {
 	Seq   int64         // of the instance, without holes
 	Epoch int64         // of the placement that it is about
 	State cloud.InstanceState
+	Held  bool        // it keeps its place while nothing of it runs
 	Shape cloud.Shape // held from At on; a resize is an event with the same state and another shape
 	At    time.Time   // the control plane's
 
@@ -33,17 +34,35 @@ func (e Event) ends() time.Time {
 }
 
 func (e Event) same(o Event) bool {
-	return e.ID == o.ID && e.Seq == o.Seq && e.Epoch == o.Epoch && e.State == o.State && e.Shape == o.Shape &&
+	return e.ID == o.ID && e.Seq == o.Seq && e.Epoch == o.Epoch && e.State == o.State && e.Held == o.Held && e.Shape == o.Shape &&
 		e.At.Equal(o.At) && e.ProvenUntil.Equal(o.ProvenUntil) && e.RanUntil.Equal(o.RanUntil)
 }
 
-// Charged reports whether an instance of a kind costs money in a state.
-func Charged(kind cloud.InstanceKind, state cloud.InstanceState) bool {
+// Charged reports whether an instance of a kind costs money in a state. A VM that
+// keeps its place costs as if it ran, also on its way into that state and out of
+// it.
+func Charged(kind cloud.InstanceKind, state cloud.InstanceState, held bool) bool {
 	switch kind {
 	case cloud.KindContainer, cloud.KindNotebook, cloud.KindVM:
-		return state == cloud.StateRunning
+		if state == cloud.StateRunning {
+			return true
+		}
+		return held && kind == cloud.KindVM &&
+			(state == cloud.StateStopping || state == cloud.StateStopped || state == cloud.StateStarting)
 	}
 	return false
+}
+
+// charged is Charged for the time after the event.
+func (e Event) charged(kind cloud.InstanceKind) bool { return Charged(kind, e.State, e.Held) }
+
+// segmentState is what a segment that the event opens is of: running, or stopped
+// with its place held.
+func (e Event) segmentState() cloud.InstanceState {
+	if e.State == cloud.StateRunning {
+		return cloud.StateRunning
+	}
+	return cloud.StateStopped
 }
 
 // Segment is a charged stretch, as it is stored.

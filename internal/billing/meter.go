@@ -145,7 +145,7 @@ func (m *Meter) correct(r *row, by time.Duration, cause string, c *Change) {
 // where a correction has since shortened one: a piece under such a one is stored
 // as an empty segment that a correction lengthens.
 func (m *Meter) open(p piece, cause string, c *Change) {
-	s := Segment{ID: m.segmentID(p), InstanceID: m.instance, Kind: m.kind, State: p.from.State, Shape: p.from.Shape, StartedAt: p.from.At}
+	s := Segment{ID: m.segmentID(p), InstanceID: m.instance, Kind: m.kind, State: p.from.segmentState(), Shape: p.from.Shape, StartedAt: p.from.At}
 	at := p.from.At
 	covered := m.coveredUntil(at, p.end)
 	switch {

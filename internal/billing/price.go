@@ -57,9 +57,14 @@ func (b book) at(sku string, t time.Time) (micros int64, ok bool) {
 // HourlyMicros is what an hour of a shape costs at prices of one moment, rounded
 // once. Missing lists the SKUs that have no price yet; they count as nothing.
 func HourlyMicros(s cloud.Shape, prices []Price, at time.Time) (micros int64, missing []string) {
+	return HourlyMicrosWith(s, 0, prices, at)
+}
+
+// HourlyMicrosWith is HourlyMicros with volumes beside the shape.
+func HourlyMicrosWith(s cloud.Shape, volumeMiB int64, prices []Price, at time.Time) (micros int64, missing []string) {
 	b := newBook(prices)
 	sum := new(big.Rat)
-	for _, i := range items(s) {
+	for _, i := range items(s, volumeMiB) {
 		price, ok := b.at(i.sku, at)
 		if !ok {
 			missing = append(missing, i.sku)
@@ -112,7 +117,7 @@ var wholeMicros = []struct {
 // of its shares of memory and compute, plus a tenth for what the cut leaves
 // unsold, and never more than the card; media engines add a twentieth.
 func FirstPrices(startsAt time.Time) []Price {
-	out := []Price{{SKUMemoryGiB, 2_000, startsAt}, {SKUVCPU, 10_000, startsAt}}
+	out := []Price{{SKUMemoryGiB, 2_000, startsAt}, {SKUVCPU, 10_000, startsAt}, {SKUVolumeGiB, 130, startsAt}}
 	for _, w := range wholeMicros {
 		out = append(out, Price{GPUSKU(w.model, gpu.Whole), w.micros, startsAt})
 		m, err := gpu.ModelByKey(w.model)

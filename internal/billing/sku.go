@@ -12,6 +12,7 @@ import (
 const (
 	SKUVCPU      = "vcpu"
 	SKUMemoryGiB = "memory_gib"
+	SKUVolumeGiB = "volume_gib"
 )
 
 // GPUSKU is what a device is sold as: gpu/h100-80gb/1g. The profile is its class,
@@ -25,8 +26,8 @@ type item struct {
 	per   int64 // parts that make one unit of the price
 }
 
-func items(s cloud.Shape) []item {
-	out := make([]item, 0, 3)
+func items(s cloud.Shape, volumeMiB int64) []item {
+	out := make([]item, 0, 4)
 	if s.GPUCount > 0 {
 		profile := s.GPUProfile
 		if profile == "" {
@@ -40,13 +41,16 @@ func items(s cloud.Shape) []item {
 	if s.MemoryMiB > 0 {
 		out = append(out, item{SKUMemoryGiB, s.MemoryMiB, 1024})
 	}
+	if volumeMiB > 0 {
+		out = append(out, item{SKUVolumeGiB, volumeMiB, 1024})
+	}
 	return out
 }
 
 // SKUs lists what a shape is charged for.
 func SKUs(s cloud.Shape) []string {
 	var out []string
-	for _, i := range items(s) {
+	for _, i := range items(s, 0) {
 		out = append(out, i.sku)
 	}
 	return out
@@ -59,6 +63,8 @@ func Describe(sku string) (name, unit string) {
 		return "vCPU", "vCPU hours"
 	case SKUMemoryGiB:
 		return "Memory", "GiB hours"
+	case SKUVolumeGiB:
+		return "Volumes", "GiB hours"
 	}
 	model, profile, ok := strings.Cut(strings.TrimPrefix(sku, "gpu/"), "/")
 	if !ok || !strings.HasPrefix(sku, "gpu/") {
@@ -76,13 +82,13 @@ func Describe(sku string) (name, unit string) {
 
 // ParseSKU checks a SKU for a price: 422's message is the error.
 func ParseSKU(sku string) error {
-	if sku == SKUVCPU || sku == SKUMemoryGiB {
+	if sku == SKUVCPU || sku == SKUMemoryGiB || sku == SKUVolumeGiB {
 		return nil
 	}
 	rest, ok := strings.CutPrefix(sku, "gpu/")
 	key, profile, two := strings.Cut(rest, "/")
 	if !ok || !two {
-		return fmt.Errorf("read SKU %q: not %s, %s or gpu/<model>/<profile>", sku, SKUVCPU, SKUMemoryGiB)
+		return fmt.Errorf("read SKU %q: not %s, %s, %s or gpu/<model>/<profile>", sku, SKUVCPU, SKUMemoryGiB, SKUVolumeGiB)
 	}
 	m, err := gpu.ModelByKey(key)
 	if err != nil {

@@ -38,7 +38,7 @@ func truth(kind cloud.InstanceKind, events []Event) []piece {
 		if len(runs) > 0 && runs[len(runs)-1].epoch == e.Epoch {
 			last = runs[len(runs)-1]
 		}
-		if Charged(kind, e.State) {
+		if e.charged(kind) {
 			if last == nil || last.ended {
 				last = &run{epoch: e.Epoch}
 				runs = append(runs, last)

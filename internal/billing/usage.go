@@ -13,6 +13,7 @@ type Usage struct {
 	SegmentID  cloud.SegmentID
 	InstanceID cloud.InstanceID
 	Shape      cloud.Shape
+	VolumeMiB  int64     // of a volume, which has no shape
 	From, To   time.Time // half-open
 	Open       bool      // still growing
 }

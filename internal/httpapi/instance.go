@@ -27,9 +27,11 @@ func (s *server) instanceOperations() {
 	register(s, operation{method: "DELETE", path: one, action: authz.InstanceDelete, tag: tag, summary: "Delete an instance", status: 202,
 		description: "Its guest and its writable layer are removed; its history and its usage stay."}, s.instanceDelete)
 	register(s, operation{method: "POST", path: one + "/start", action: authz.InstanceStart, tag: tag, summary: "Start a stopped or failed instance", status: 202,
-		description: "It is queued again under the same id; limits are checked again."}, s.instanceStart)
+		description: "It is queued again under the same id; limits are checked again. A VM that held its place starts there at once. Without its GPU it needs none to be free: for reaching its data; so can be started what waits already."}, s.instanceStart)
 	register(s, operation{method: "POST", path: one + "/stop", action: authz.InstanceStop, tag: tag, summary: "Stop an instance", status: 202,
-		description: "It gives back everything it holds, its writable layer too."}, s.instanceStop)
+		description: "It gives back what it holds; a VM keeps its disk and may hold its place, a notebook keeps its home, a container keeps nothing."}, s.instanceStop)
+	register(s, operation{method: "PATCH", path: one, action: authz.InstanceUpdate, tag: tag, summary: "Change an instance",
+		description: "Its policies at any time; its flavor while it is stopped and holds nothing, for its next start."}, s.instanceUpdate)
 	register(s, operation{method: "POST", path: one + "/restart", action: authz.InstanceRestart, tag: tag, summary: "Restart an instance", status: 202}, s.instanceRestart)
 	register(s, operation{method: "GET", path: one + "/events", action: authz.InstanceEvents, tag: tag, summary: "List what happened to an instance", description: "Newest first; also after it was deleted, by its id."}, s.instanceEvents)
 }
@@ -96,12 +98,40 @@ func (s *server) act(ctx context.Context, in *acting, do instanceAction) (*tagge
 	return s.taggedInstance(ctx, i, err)
 }
 
-func (s *server) instanceStart(ctx context.Context, in *acting) (*tagged[api.Instance], error) {
-	return s.act(ctx, in, s.app.InstanceStart)
+func (s *server) instanceStart(ctx context.Context, in *struct {
+	acting
+	Body *api.InstanceStart
+}) (*tagged[api.Instance], error) {
+	return s.act(ctx, &in.acting, func(ctx context.Context, c app.Call, project, instance string, ifMatch int64) (cloud.Instance, error) {
+		var how app.StartInput
+		if in.Body != nil {
+			how.WithoutGPU = in.Body.WithoutGPU
+		}
+		return s.app.InstanceStart(ctx, c, project, instance, how, ifMatch)
+	})
 }
 
-func (s *server) instanceStop(ctx context.Context, in *acting) (*tagged[api.Instance], error) {
-	return s.act(ctx, in, s.app.InstanceStop)
+func (s *server) instanceStop(ctx context.Context, in *struct {
+	acting
+	Body *api.InstanceStop
+}) (*tagged[api.Instance], error) {
+	return s.act(ctx, &in.acting, func(ctx context.Context, c app.Call, project, instance string, ifMatch int64) (cloud.Instance, error) {
+		var how app.StopInput
+		if in.Body != nil {
+			how.GPU = cloud.StopPolicy(in.Body.GPU)
+		}
+		return s.app.InstanceStop(ctx, c, project, instance, how, ifMatch)
+	})
+}
+
+func (s *server) instanceUpdate(ctx context.Context, in *struct {
+	acting
+	Body api.InstanceUpdate
+}) (*tagged[api.Instance], error) {
+	return s.act(ctx, &in.acting, func(ctx context.Context, c app.Call, project, instance string, ifMatch int64) (cloud.Instance, error) {
+		change := app.InstanceChange{Flavor: in.Body.Flavor, OnStop: (*cloud.StopPolicy)(in.Body.OnStop), OnNodeLoss: (*cloud.LossPolicy)(in.Body.OnNodeLoss)}
+		return s.app.InstanceUpdate(ctx, c, project, instance, change, ifMatch)
+	})
 }
 
 func (s *server) instanceRestart(ctx context.Context, in *acting) (*tagged[api.Instance], error) {
@@ -124,6 +154,7 @@ func instanceInput(b api.InstanceCreate) app.InstanceInput {
 	return app.InstanceInput{
 		Name: b.Name, Kind: cloud.InstanceKind(b.Kind), Image: b.Image, Flavor: b.Flavor, Pool: b.Pool,
 		Command: b.Command, Env: b.Env, Labels: b.Labels, NoWait: b.Wait != nil && !*b.Wait,
+		SSHKeys: b.SSHKeys, UserData: b.UserData, OnStop: cloud.StopPolicy(b.OnStop), OnNodeLoss: cloud.LossPolicy(b.OnNodeLoss),
 	}
 }
 
@@ -142,6 +173,7 @@ func (s *server) taggedInstance(ctx context.Context, i cloud.Instance, err error
 func instanceDetailOf(d app.InstanceDetail) api.Instance {
 	i := instanceOf(d.Instance)
 	i.PricePerHourMicros, i.Currency = priceOf(d.PricePerHourMicros, d.Priced), d.Currency
+	i.PriceNowMicros, i.QueuePlace = priceOf(d.PriceNowMicros, d.Priced), d.QueuePlace
 	i.Simulated, i.Reasons = d.Simulated, each(d.Reasons, reasonOf)
 	i.GPUs = each(d.Claims, func(h app.HeldDevice) api.Claim {
 		return api.Claim{
@@ -161,7 +193,13 @@ func instanceOf(i cloud.Instance) api.Instance {
 		Reason: i.Reason, Message: i.Message, Progress: i.Progress, ExitCode: i.ExitCode, LastLines: i.LastLines,
 		Node: i.NodeName, Address: i.Address, Simulated: i.Simulated, CreatedBy: idOf(i.CreatedBy), CreatedAt: i.CreatedAt.UTC(), StartedAt: utc(i.StartedAt),
 		StateAt: i.StateAt.UTC(), DeadlineAt: utc(i.DeadlineAt), DeletedAt: utc(i.DeletedAt),
+		OnStop: string(i.OnStop), Held: i.Held, OnNodeLoss: string(i.OnNodeLoss), SSHKeys: i.SSHKeys, IdleSince: utc(i.IdleSince),
+		Volumes: each(i.Volumes, volumeOf),
 	}
+}
+
+func volumeOf(v cloud.Volume) api.Volume {
+	return api.Volume{ID: v.ID.String(), Role: string(v.Role), SizeMiB: v.SizeMiB, UsedMiB: v.UsedMiB, State: v.State, Node: v.NodeName, Message: v.Message}
 }
 
 func eventOf(e cloud.Event) api.Event {

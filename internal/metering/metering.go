@@ -217,6 +217,7 @@ func event(e postgres.MeterEvent) (billing.Event, bool, error) {
 	var data struct {
 		State       cloud.InstanceState `json:"state"`
 		Epoch       int64               `json:"epoch"`
+		Held        bool                `json:"held"`
 		Shape       cloud.Shape         `json:"shape"`
 		ProvenUntil time.Time           `json:"proven_until"`
 		RanUntil    time.Time           `json:"ran_until"`
@@ -224,6 +225,6 @@ func event(e postgres.MeterEvent) (billing.Event, bool, error) {
 	if err := json.Unmarshal(e.Data, &data); err != nil {
 		return billing.Event{}, false, fmt.Errorf("read event %d: %w", e.Seq, err)
 	}
-	return billing.Event{ID: e.ID, Seq: e.Seq, Epoch: data.Epoch, State: data.State, Shape: data.Shape, At: e.At,
+	return billing.Event{ID: e.ID, Seq: e.Seq, Epoch: data.Epoch, State: data.State, Held: data.Held, Shape: data.Shape, At: e.At,
 		ProvenUntil: data.ProvenUntil, RanUntil: data.RanUntil}, data.State != "", nil
 }

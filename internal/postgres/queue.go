@@ -67,6 +67,7 @@ func QueueRead(ctx context.Context, q Querier, limit int) (QueueSnapshot, error)
 			SELECT node_id, sum(vcpu) AS vcpu, sum(memory_mib)::bigint AS memory_mib
 			FROM instance WHERE node_id IS NOT NULL GROUP BY node_id
 		) u ON u.node_id = n.id
+		WHERE n.forgotten_at IS NULL
 		ORDER BY n.id`).Query(func(rows pgx.Rows) (err error) {
 		out.Nodes, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (n cloud.Node, err error) {
 			err = row.Scan(&n.ID, &n.Name, &n.PoolID, &n.PoolName, &n.State, &n.Drained, &n.Simulated, &n.VCPU, &n.MemoryMiB, &n.CPUOvercommit,

@@ -58,9 +58,9 @@ func VolumesEnd(ctx context.Context, q Querier, ids []cloud.InstanceID, at time.
 		WITH locked AS MATERIALIZED (
 			SELECT id FROM volume WHERE instance_id = ANY($1) AND state IN ('pending', 'present', 'lost') ORDER BY id FOR NO KEY UPDATE
 		)
-		UPDATE volume v SET ending_at = $2, message = '',
+		UPDATE volume v SET ending_at = $2::timestamptz, message = '',
 			state = CASE WHEN v.node_id IS NULL THEN 'deleted' ELSE 'deleting' END,
-			deleted_at = CASE WHEN v.node_id IS NULL THEN $2 END
+			deleted_at = CASE WHEN v.node_id IS NULL THEN $2::timestamptz END
 		FROM locked WHERE v.id = locked.id RETURNING v.node_id`, uuids(ids), at)
 	list, err := pgx.CollectRows(rows, pgx.RowTo[cloud.NodeID])
 	for _, n := range list {
@@ -182,30 +182,31 @@ type VolumeStanding struct {
 	ChargedMiB *int64     // of its open segment; nil: none
 	ChargedAt  *time.Time // when that began
 	NodeLost   bool
+	NodeName   string
 	NodeSeenAt *time.Time
 }
 
 // VolumesUnsettled locks volumes that a step must be taken with: its condition is
 // that of an index, and of the nodes that are lost or back.
-func VolumesUnsettled(ctx context.Context, q Querier, limit int) ([]VolumeStanding, error) {
+func VolumesUnsettled(ctx context.Context, q Querier, after cloud.VolumeID, limit int) ([]VolumeStanding, error) {
 	rows, _ := q.Query(ctx, `
 		WITH due AS MATERIALIZED (
 			(SELECT id FROM volume
-			WHERE state = 'pending' AND said = 'present' OR state = 'present' AND said = 'gone' OR state = 'deleting' AND said = 'gone'
-				OR state = 'present' AND charged_mib IS DISTINCT FROM size_mib OR state <> 'present' AND charged_mib IS NOT NULL
+			WHERE id > $2 AND (state = 'pending' AND said = 'present' OR state = 'present' AND said = 'gone' OR state = 'deleting' AND said = 'gone'
+				OR state = 'present' AND charged_mib IS DISTINCT FROM size_mib OR state <> 'present' AND charged_mib IS NOT NULL)
 			ORDER BY id LIMIT $1)
 			UNION
 			(SELECT v.id FROM node n JOIN volume v ON v.node_id = n.id AND v.state <> 'deleted'
-			WHERE n.state = 'lost' AND v.state = 'present' ORDER BY v.id LIMIT $1)
+			WHERE n.state = 'lost' AND v.state = 'present' AND v.id > $2 ORDER BY v.id LIMIT $1)
 			UNION
 			(SELECT v.id FROM node n JOIN volume v ON v.node_id = n.id AND v.state <> 'deleted'
-			WHERE n.state = 'ready' AND v.state = 'lost' AND v.said_at >= n.last_seen_at - interval '1 minute' ORDER BY v.id LIMIT $1)
+			WHERE n.state = 'ready' AND v.state = 'lost' AND v.said_at >= n.last_seen_at - interval '1 minute' AND v.id > $2 ORDER BY v.id LIMIT $1)
 		)
 		SELECT v.id, v.org_id, v.project_id, v.instance_id, v.node_id, v.role, v.size_mib, v.state, v.message, v.said, v.said_at, v.sized_at,
 			v.ending_at, v.deleted_at, v.charged_mib, (SELECT s.started_at FROM volume_segment s WHERE s.volume_id = v.id AND s.ended_at IS NULL),
-			COALESCE(n.state = 'lost', false), n.last_seen_at
+			COALESCE(n.state = 'lost', false), COALESCE(n.name, ''), n.last_seen_at
 		FROM volume v JOIN due ON due.id = v.id LEFT JOIN node n ON n.id = v.node_id
-		ORDER BY v.id FOR NO KEY UPDATE OF v`, limit)
+		ORDER BY v.id LIMIT $1 FOR NO KEY UPDATE OF v`, limit, after.UUID())
 	out, err := pgx.CollectRows(rows, pgx.RowToStructByPos[VolumeStanding])
 	return out, wrap("lock volumes", err)
 }

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tenon-cloud/tenon/internal/cloud"
@@ -48,6 +49,9 @@ func (s *Scheduler) commit(ctx context.Context, list []planned) (int, error) {
 			} else if err := postgres.ClaimsDrop(ctx, tx, id, locked.Instances[id].Epoch+1); err != nil {
 				return err
 			}
+		}
+		if kept, err = withData(ctx, tx, locked, kept); err != nil {
+			return err
 		}
 		return place(ctx, tx, locked, kept)
 	})
@@ -103,6 +107,27 @@ func check(l *postgres.PlacementLocked, p planned) ([]postgres.NewClaim, bool) {
 	room.MemoryMiB -= inst.Shape.MemoryMiB
 	l.Nodes[p.place.NodeID] = room
 	return claims, true
+}
+
+// withData gives what the instances keep to the nodes that they go to. One whose
+// data turns out to lie elsewhere goes nowhere.
+func withData(ctx context.Context, tx *postgres.Tx, l postgres.PlacementLocked, list []planned) ([]planned, error) {
+	places := map[cloud.InstanceID]cloud.NodeID{}
+	for _, p := range list {
+		if p.waiting.Kind != cloud.KindContainer {
+			places[p.waiting.ID] = p.place.NodeID
+		}
+	}
+	elsewhere, err := postgres.VolumesPlace(ctx, tx, places)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range elsewhere {
+		if err := postgres.ClaimsDrop(ctx, tx, id, l.Instances[id].Epoch+1); err != nil {
+			return nil, err
+		}
+	}
+	return slices.DeleteFunc(list, func(p planned) bool { return slices.Contains(elsewhere, p.waiting.ID) }), nil
 }
 
 // place moves the instances to their nodes: state, event, assignment.

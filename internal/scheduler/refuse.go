@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/tenon-cloud/tenon/internal/cloud"
@@ -30,7 +31,21 @@ func refusedRow(w postgres.Waiting, r placement.Refusal) postgres.Refused {
 	if r.NeverFits {
 		verb = "can not fit on any node of its pool: "
 	}
-	return postgres.Refused{ID: w.ID, Generation: w.Generation, Reason: string(r.Cause()), Message: verb + r.String(), Reasons: string(b)}
+	message := verb + r.String()
+	if !w.Home.IsZero() {
+		message += ". " + homeText(w)
+	}
+	return postgres.Refused{ID: w.ID, Generation: w.Generation, Reason: string(r.Cause()), Message: message, Reasons: string(b)}
+}
+
+// homeText says why nothing but one node will do, and how to get at the data
+// meanwhile.
+func homeText(w postgres.Waiting) string {
+	text := fmt.Sprintf("Its data is on node %s, which is %s", w.HomeName, w.HomeState)
+	if w.Shape.GPUCount > 0 && w.HomeState == cloud.NodeReady {
+		text += "; started without its GPU, it can be reached sooner (start, without_gpu)"
+	}
+	return text
 }
 
 // refuse writes why instances wait: at once for one that has no reason yet, and
