@@ -1,8 +1,18 @@
 import { queryOptions } from '@tanstack/react-query'
-import { ask, client, everyPage } from './client.ts'
+import { ask, call, client, everyPage } from './client.ts'
 import type { Schemas } from './problem.ts'
 
-export type Node = Schemas['Node']
+/** What a node keeps or runs and nobody assigned: never destroyed unless an operator says so. */
+export type Orphan = { driver: string; id: string; what: string }
+
+/** A node, with what newer agents say of themselves. */
+export type Node = Schemas['Node'] & {
+  labels?: Record<string, string>
+  kinds?: string[]
+  watchdog?: boolean
+  fenced_at?: string
+  orphans?: Orphan[]
+}
 export type GPU = Schemas['GPU']
 export type GPUSample = Schemas['GPUSample']
 export type Capacity = Schemas['Capacity']
@@ -10,7 +20,8 @@ export type Alarm = Schemas['Alarm']
 
 export const nodesQuery = queryOptions({
   queryKey: ['fleet', 'nodes'],
-  queryFn: ({ signal }) => everyPage((query) => ask(client.GET('/v1/nodes', { params: { query }, signal }))),
+  queryFn: ({ signal }): Promise<Node[]> =>
+    everyPage((query) => ask(client.GET('/v1/nodes', { params: { query }, signal }))),
   refetchInterval: 5_000,
 })
 
@@ -38,6 +49,66 @@ export const capacityQuery = queryOptions({
   queryFn: ({ signal }) => ask(client.GET('/v1/capacity', { signal })),
   refetchInterval: 5_000,
 })
+
+export const nodeQuery = (node: string) =>
+  queryOptions({
+    queryKey: ['fleet', 'node', node],
+    queryFn: ({ signal }): Promise<Node> =>
+      ask(client.GET('/v1/nodes/{node}', { params: { path: { node } }, signal })),
+    refetchInterval: 5_000,
+  })
+
+/** What a drain leaves on a node, and why. */
+export type NodeStay = {
+  instance_id?: string
+  instance?: string
+  org?: string
+  volume_id?: string
+  kind: string
+  state: string
+  reason: string
+  message: string
+}
+
+const nodePath = (node: string) => `/v1/nodes/${encodeURIComponent(node)}`
+
+export const staysQuery = (node: string) =>
+  queryOptions({
+    queryKey: ['fleet', 'stays', node],
+    queryFn: async ({ signal }) =>
+      (await call<{ items: NodeStay[] | null }>('GET', `${nodePath(node)}/stays`, undefined, signal)).items ??
+      [],
+    refetchInterval: 5_000,
+  })
+
+/** One process of the control plane. */
+export type Replica = {
+  id: string
+  address: string
+  version: string
+  leader: boolean
+  nodes: number
+  started_at: string
+  seen_at: string
+}
+
+export const replicasQuery = queryOptions({
+  queryKey: ['fleet', 'replicas'],
+  queryFn: async ({ signal }) =>
+    (await call<{ items: Replica[] | null }>('GET', '/v1/replicas', undefined, signal)).items ?? [],
+  refetchInterval: 3_000,
+})
+
+export const poolsQuery = queryOptions({
+  queryKey: ['pools'],
+  queryFn: async ({ signal }) => (await ask(client.GET('/v1/pools', { signal }))).items,
+  staleTime: 60_000,
+})
+
+export const nodeFence = (node: string) => call<unknown>('POST', `${nodePath(node)}/fence`)
+export const nodeForget = (node: string) => call<unknown>('POST', `${nodePath(node)}/forget`)
+export const orphanRemove = (node: string, id: string) =>
+  call<unknown>('DELETE', `${nodePath(node)}/orphans/${encodeURIComponent(id)}`)
 
 export const alarmsQuery = queryOptions({
   queryKey: ['fleet', 'alarms'],

@@ -1,5 +1,5 @@
 import { queryOptions } from '@tanstack/react-query'
-import { ask, authFetch, client, everyPage } from './client.ts'
+import { ask, authFetch, call, client, everyPage } from './client.ts'
 import { ApiProblem, type Schemas } from './problem.ts'
 
 export type Instance = Schemas['Instance']
@@ -94,19 +94,49 @@ export const instanceCreate = (project: string, body: InstanceCreate, key: strin
 
 export type InstanceAction = 'start' | 'stop' | 'restart' | 'delete'
 
-export function instanceAct(project: string, instance: string, action: InstanceAction): Promise<unknown> {
+/** What a stop does with the place, and whether a start goes without the GPUs. */
+export type ActionOptions = { gpu?: 'release' | 'hold'; withoutGPU?: boolean }
+
+const inPath = (project: string, instance: string) =>
+  `/v1/projects/${encodeURIComponent(project)}/instances/${encodeURIComponent(instance)}`
+
+export function instanceAct(
+  project: string,
+  instance: string,
+  action: InstanceAction,
+  options: ActionOptions = {},
+): Promise<unknown> {
   const params = at(project, instance)
   switch (action) {
     case 'start':
-      return ask(client.POST('/v1/projects/{project}/instances/{instance}/start', { params }))
+      return options.withoutGPU
+        ? call('POST', `${inPath(project, instance)}/start`, { without_gpu: true })
+        : ask(client.POST('/v1/projects/{project}/instances/{instance}/start', { params }))
     case 'stop':
-      return ask(client.POST('/v1/projects/{project}/instances/{instance}/stop', { params }))
+      return options.gpu
+        ? call('POST', `${inPath(project, instance)}/stop`, { gpu: options.gpu })
+        : ask(client.POST('/v1/projects/{project}/instances/{instance}/stop', { params }))
     case 'restart':
       return ask(client.POST('/v1/projects/{project}/instances/{instance}/restart', { params }))
     case 'delete':
       return ask(client.DELETE('/v1/projects/{project}/instances/{instance}', { params }))
   }
 }
+
+export type InstanceUpdate = {
+  flavor?: string
+  on_stop?: 'release' | 'hold'
+  on_node_loss?: 'wait' | 'restart'
+}
+
+export const instanceUpdate = (project: string, instance: string, body: InstanceUpdate) =>
+  call<Instance>('PATCH', inPath(project, instance), body)
+
+/** A web server inside an instance, on a host of its own; the link is good for one visit. */
+export type Opened = { url: string; host: string; expires_at: string }
+
+export const portOpen = (project: string, instance: string, port: number) =>
+  call<Opened>('POST', `${inPath(project, instance)}/ports/${port}/open`)
 
 /** instanceLogs opens the log as a stream of text; with follow it stays open. */
 export async function instanceLogs(
@@ -123,9 +153,16 @@ export async function instanceLogs(
   return res
 }
 
-export const execTicket = (project: string, instance: string) =>
-  ask(
-    client.POST('/v1/projects/{project}/instances/{instance}/exec-tickets', {
-      params: at(project, instance),
-    }),
-  )
+export type TicketFor = 'exec' | 'console' | 'screen'
+
+/** ticketFor asks for what opens one stream, once, within 30 seconds. */
+export const ticketFor = (project: string, instance: string, what: TicketFor) =>
+  call<Schemas['ExecTicket']>('POST', `${inPath(project, instance)}/exec-tickets`, { for: what })
+
+/** streamURL is where a browser opens a stream of an instance; a WebSocket can't send a header. */
+export function streamURL(project: string, instance: string, what: TicketFor, ticket: string): URL {
+  const url = new URL(`${inPath(project, instance)}/${what}`, location.origin)
+  url.protocol = location.protocol === 'https:' ? 'wss:' : 'ws:'
+  url.searchParams.set('ticket', ticket)
+  return url
+}

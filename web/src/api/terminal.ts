@@ -1,4 +1,4 @@
-import { execTicket } from './instance.ts'
+import { streamURL, ticketFor } from './instance.ts'
 
 /** Frame types of the exec stream: one byte, then the payload. */
 const frame = { stdin: 0, stdout: 1, stderr: 2, resize: 3, exit: 4, stdinClose: 5, error: 6 } as const
@@ -30,11 +30,8 @@ export async function openTerminal(
   size: { columns: number; rows: number },
   on: { open: () => void; output: (bytes: Uint8Array) => void; end: (e: TerminalEnd) => void },
 ): Promise<TerminalLink> {
-  const { ticket } = await execTicket(project, instance)
-  const path = `/v1/projects/${encodeURIComponent(project)}/instances/${encodeURIComponent(instance)}/exec`
-  const url = new URL(path, location.origin)
-  url.protocol = location.protocol === 'https:' ? 'wss:' : 'ws:'
-  url.searchParams.set('ticket', ticket)
+  const { ticket } = await ticketFor(project, instance, 'exec')
+  const url = streamURL(project, instance, 'exec', ticket)
   url.searchParams.set('tty', 'true')
   url.searchParams.set('columns', String(size.columns))
   url.searchParams.set('rows', String(size.rows))

@@ -55,3 +55,12 @@ export function pricesBySKU(
 ): Map<string, number> {
   return new Map(list.filter((p) => p.current).map((p) => [p.sku, p.micros_per_hour]))
 }
+
+/** diskPrice is what a kept disk costs an hour while it exists, when that is priced. */
+export function diskPrice(
+  list: readonly { sku: string; micros_per_hour: number; current: boolean }[] | undefined,
+  mib: number | undefined,
+): number | undefined {
+  const perGiB = list?.find((p) => p.sku === 'volume_gib' && p.current)?.micros_per_hour
+  return perGiB === undefined || mib === undefined ? undefined : (perGiB * mib) / 1024
+}

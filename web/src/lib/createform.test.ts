@@ -1,7 +1,18 @@
 import { expect, test } from 'vitest'
-import { nextName, parseEnv, splitCommand, toCLI, toRequest } from './createform.ts'
+import {
+  emptyForm,
+  nextName,
+  parseEnv,
+  parseKeys,
+  splitCommand,
+  toCLI,
+  toRequest,
+  toYAML,
+  vmRefusal,
+} from './createform.ts'
 
-const form = { name: 'web-1', image: 'debian-12', flavor: 'h100-1g', command: '', env: '' }
+const form = { ...emptyForm, name: 'web-1', image: 'debian-12', flavor: 'h100-1g' }
+const key = 'ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEr0 me@laptop'
 
 test('commands split as in a shell', () => {
   expect(splitCommand(`python3 -m http.server "a b" 'c "d"' e\\ f ""`)).toEqual([
@@ -34,4 +45,45 @@ test('the command line quotes what a shell would split', () => {
 
 test('a suggested name is free', () => {
   expect(nextName(['instance-1', 'instance-2'])).toBe('instance-3')
+})
+
+test('a VM is asked for with its keys and what a stop does, without a command', () => {
+  const vm = {
+    ...form,
+    kind: 'vm' as const,
+    sshKeys: `${key}\n\n${key}`,
+    command: 'ignored',
+    onStop: 'hold' as const,
+  }
+  expect(toRequest(vm)).toEqual({
+    name: 'web-1',
+    image: 'debian-12',
+    flavor: 'h100-1g',
+    kind: 'vm',
+    ssh_keys: [key],
+    on_stop: 'hold',
+  })
+  expect(toRequest({ ...vm, kind: 'notebook' })).not.toHaveProperty('ssh_keys')
+})
+
+test('a private key is refused before it leaves the browser', () => {
+  expect(parseKeys('-----BEGIN OPENSSH PRIVATE KEY-----\nabc')).toEqual({
+    keys: [],
+    error: expect.stringMatching(/private key/),
+  })
+  expect(parseKeys('hello').error).toBe('Not a public key: hello')
+  expect(parseKeys(`# mine\n${key}`)).toEqual({ keys: [key], error: null })
+})
+
+test('a slice can’t be a VM, and the reason names the three choices', () => {
+  expect(vmRefusal({ gpu_count: 1, gpu_mode: 'mig' })).toMatch(/container.*whole GPU.*MIG-backed vGPU/)
+  expect(vmRefusal({ gpu_count: 1, gpu_mode: 'whole' })).toBeNull()
+  expect(vmRefusal({ gpu_count: 0 })).toBeNull()
+})
+
+test('the file quotes what YAML would read as something else', () => {
+  const file = toYAML({ ...form, kind: 'vm', sshKeys: key, userData: '#cloud-config\npackages: [git]\n' })
+  expect(file).toContain(`ssh_keys:\n  - "${key}"`)
+  expect(file).toContain('user_data: |\n  #cloud-config\n  packages: [git]')
+  expect(toYAML({ ...form, env: 'A=true' })).toContain('  A: "true"')
 })

@@ -31,6 +31,47 @@ export const toneOf = (s: string): Tone => (isState(s) ? stateTone[s] : 'grey')
 
 export const stateWord = (s: string) => s.charAt(0).toUpperCase() + s.slice(1)
 
+/** What of an instance decides how its state is shown. */
+type Shown = {
+  state: string
+  held?: boolean
+  reason?: string
+  gpu_count: number
+  idle_stop_at?: string
+  kind?: string
+}
+
+/** Kinds of instance, as people read them. */
+export const kindWord: Record<string, string> = { container: 'Container', notebook: 'Notebook', vm: 'VM' }
+
+/** nodeLost tells that it may still run, but its node has not been heard of. */
+export const nodeLost = (i: { state: string; reason?: string }) =>
+  i.reason === 'node_lost' && i.state !== 'deleted'
+
+/** shownState is the state in a word and a tone: held and lost are states to a person. */
+export function shownState(i: Shown): { tone: Tone; word: string } {
+  if (nodeLost(i)) return { tone: 'amber', word: 'Node lost' }
+  if (i.state === 'stopped' && i.held)
+    return { tone: 'amber', word: i.gpu_count > 0 ? 'Stopped, GPU held' : 'Stopped, place held' }
+  if (i.state === 'running' && i.idle_stop_at) return { tone: 'green', word: 'Running, idle' }
+  return { tone: toneOf(i.state), word: stateWord(i.state) }
+}
+
+/** The filters of the list: the states, and what people look for beside them. */
+export const instanceFilters = [...instanceStates, 'held', 'idle', 'node-lost'] as const
+export type InstanceFilter = (typeof instanceFilters)[number]
+export const isFilter = (s: string): s is InstanceFilter => (instanceFilters as readonly string[]).includes(s)
+
+export const filterWord = (f: InstanceFilter) =>
+  f === 'held' ? 'Stopped, GPU held' : f === 'node-lost' ? 'Node lost' : stateWord(f)
+
+export function matchesFilter(i: Shown, f: InstanceFilter): boolean {
+  if (f === 'held') return i.state === 'stopped' && Boolean(i.held)
+  if (f === 'idle') return i.state === 'running' && Boolean(i.idle_stop_at)
+  if (f === 'node-lost') return nodeLost(i)
+  return i.state === f
+}
+
 /** Each answers null when allowed, or the reason why not; the server has the last word. */
 export const instanceCan = {
   start: (s: string) =>
@@ -40,7 +81,23 @@ export const instanceCan = {
   restart: (s: string) => (s === 'running' ? null : `It is ${s}: only a running instance can be restarted`),
   delete: (s: string) => (s === 'deleting' || s === 'deleted' ? `It is ${s} already` : null),
   terminal: (s: string) => (s === 'running' ? null : `It is ${s}: a terminal needs a running instance`),
+  open: (s: string) => (s === 'running' ? null : `It is ${s}: its ports answer while it runs`),
+  screen: (s: string) => (s === 'running' ? null : `It is ${s}: it has a screen while it runs`),
+  resize: (s: string, held = false) =>
+    held
+      ? 'Its GPU is held: release it first'
+      : s === 'stopped' || s === 'failed'
+        ? null
+        : `It is ${s}: stop it to change its shape`,
 }
 
 /** holdsPlace tells whether stopping or deleting gives a GPU back. */
 export const holdsPlace = (s: string) => s === 'starting' || s === 'running' || s === 'stopping'
+
+/** charged tells whether its shape is paid for now: a held place is. */
+export const charged = (i: { state: string; held?: boolean }) =>
+  i.state === 'running' || (i.state === 'stopped' && Boolean(i.held))
+
+/** canWithoutGPU tells whether a start without its GPUs is worth offering: it has data to save. */
+export const canWithoutGPU = (i: { kind: string; gpu_count: number }) =>
+  i.gpu_count > 0 && (i.kind === 'vm' || i.kind === 'notebook')

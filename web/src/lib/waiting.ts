@@ -70,6 +70,10 @@ const words: Record<string, Words> = {
     short: (n) => `${nodes(n)} that ${n === 1 ? 'does' : 'do'} not answer`,
     help: 'They count again as soon as they answer.',
   },
+  volume_elsewhere: {
+    short: (n) => `${nodes(n)} that ${n === 1 ? 'does' : 'do'} not have its disk`,
+    aside: true,
+  },
   node_drained: {
     short: (n) => `${nodes(n)} that ${n === 1 ? 'takes' : 'take'} no new work`,
     help: 'An operator lets them take work again.',

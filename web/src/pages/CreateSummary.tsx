@@ -2,8 +2,9 @@ import { useState } from 'react'
 import type { DryRunResult } from '~/api/instance.ts'
 import type { Flavor } from '~/api/offer.ts'
 import type { ApiProblem } from '~/api/problem.ts'
-import { type CreateForm, toCLI, toCurl } from '~/lib/createform.ts'
+import { type CreateForm, dataKept, toCLI, toCurl, toYAML } from '~/lib/createform.ts'
 import { formatHourly, formatMiB, formatMonthly, plural, sentence } from '~/lib/format.ts'
+import { kindWord } from '~/lib/instancestate.ts'
 import { gpuWords } from '~/lib/shape.ts'
 import { waitingLines } from '~/lib/waiting.ts'
 import { Button } from '~/ui/Button.tsx'
@@ -12,7 +13,7 @@ import { cx } from '~/ui/cx.ts'
 import { Dialog } from '~/ui/Dialog.tsx'
 import { Facts, Kbd } from '~/ui/Layout.tsx'
 import { type Failure, Notice } from '~/ui/State.tsx'
-import { StatusShape } from '~/ui/StatusPill.tsx'
+import { StatusShape, Tag } from '~/ui/StatusPill.tsx'
 
 /** CreateSummary stays in view: what it will be, what it costs, whether it starts now, and why not. */
 export function CreateSummary({
@@ -26,6 +27,8 @@ export function CreateSummary({
   failure,
   failureLines,
   busy,
+  disk,
+  simulated,
 }: {
   form: CreateForm
   project: string
@@ -37,6 +40,9 @@ export function CreateSummary({
   failure: Failure | null
   failureLines: readonly string[]
   busy: boolean
+  /** What its kept disk costs an hour, when it has one that is priced. */
+  disk: number | undefined
+  simulated: boolean
 }) {
   const [code, setCode] = useState(false)
   const price = dry?.price_per_hour_micros ?? flavor?.price_per_hour_micros
@@ -55,10 +61,15 @@ export function CreateSummary({
         <div className="flex flex-col gap-4 p-4">
           <Facts
             items={[
+              ['Kind', kindWord[form.kind]],
               ['Image', form.image || 'Not chosen'],
               ['GPU', flavor ? gpuWords(flavor) : 'Not chosen'],
               flavor && ['Host', `${flavor.vcpu} vCPU · ${formatMiB(flavor.memory_mib)}`],
-              flavor && ['Disk', formatMiB(flavor.disk_mib)],
+              flavor && [
+                'Disk',
+                `${formatMiB(flavor.disk_mib)}, ${dataKept(form.kind) ? 'kept until it is deleted' : 'gone when it stops'}`,
+              ],
+              simulated && ['Pool', <SimPool key="pool" name={form.pool} />],
             ]}
           />
           {flavor && (
@@ -71,6 +82,22 @@ export function CreateSummary({
                   <p className="text-12 text-fg3">
                     while it runs, by the second · about {formatMonthly(price, currency)} a month
                   </p>
+                  {(form.kind === 'vm' || disk !== undefined) && (
+                    <dl className="mt-2 grid grid-cols-[auto_auto] justify-between gap-x-4 gap-y-0.5 text-12 text-fg2 tabular-nums">
+                      {form.kind === 'vm' && (
+                        <>
+                          <dt>{form.onStop === 'hold' ? 'Stopped, held' : 'Stopped, released'}</dt>
+                          <dd>{form.onStop === 'hold' ? formatHourly(price, currency) : 'no charge'}</dd>
+                        </>
+                      )}
+                      {disk !== undefined && (
+                        <>
+                          <dt>Disk, while it exists</dt>
+                          <dd>{formatHourly(disk, currency)}</dd>
+                        </>
+                      )}
+                    </dl>
+                  )}
                 </>
               )}
             </div>
@@ -109,6 +136,10 @@ export function CreateSummary({
               <h3 className="mb-1.5 font-medium text-fg">curl</h3>
               <CodeBlock label="Request" text={toCurl(form, project, location.origin)} />
             </div>
+            <div>
+              <h3 className="mb-1.5 font-medium text-fg">YAML</h3>
+              <CodeBlock label="File" text={toYAML(form)} />
+            </div>
           </div>
         </Dialog>
       </aside>
@@ -139,6 +170,14 @@ export function CreateSummary({
         </Button>
       </div>
     </>
+  )
+}
+
+function SimPool({ name }: { name: string }) {
+  return (
+    <span className="inline-flex items-center gap-2">
+      {name} <Tag title="Nothing really runs there">sim</Tag>
+    </span>
   )
 }
 

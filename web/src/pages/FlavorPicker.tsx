@@ -4,6 +4,7 @@ import { formatHourly, formatMiB } from '~/lib/format.ts'
 import { smallestFor } from '~/lib/need.ts'
 import { gpuWords, hostWords } from '~/lib/shape.ts'
 import { ChoiceCard } from '~/ui/ChoiceCard.tsx'
+import { cx } from '~/ui/cx.ts'
 import { TextField } from '~/ui/Field.tsx'
 import { Segmented } from '~/ui/Segmented.tsx'
 import { Bone, Notice } from '~/ui/State.tsx'
@@ -17,21 +18,29 @@ export function FlavorPicker({
   value,
   onChange,
   error,
+  refusal,
+  simulated,
+  refusedWord = 'not as a VM',
 }: {
   flavors: readonly Flavor[] | undefined
   value: string
   onChange: (name: string) => void
   error: string | null
+  /** Why a shape can't be had as this kind, or null. */
+  refusal: (f: Flavor) => string | null
+  /** Its pool is simulated: what is free there is counted apart. */
+  simulated: boolean
+  refusedWord?: string
 }) {
   const [how, setHow] = useState<How>('shape')
   const [need, setNeed] = useState('8')
   const needMiB = Number.parseFloat(need) * 1024
-  const fits = flavors && needMiB > 0 ? smallestFor(flavors, needMiB) : []
+  const can = flavors?.filter((f) => !refusal(f))
+  const fits = can && needMiB > 0 ? smallestFor(can, needMiB) : []
   const choose = (next: How, amount: string) => {
     setHow(next)
     setNeed(amount)
-    const best =
-      flavors && next === 'need' ? smallestFor(flavors, Number.parseFloat(amount) * 1024)[0] : undefined
+    const best = can && next === 'need' ? smallestFor(can, Number.parseFloat(amount) * 1024)[0] : undefined
     if (next === 'need') onChange(best?.name ?? '')
   }
   if (flavors?.length === 0)
@@ -40,7 +49,8 @@ export function FlavorPicker({
         The operator offers no shapes yet. Ask for one: they are made through the API.
       </Notice>
     )
-  const shown = how === 'shape' ? sorted(flavors) : fits.slice(0, 3)
+  const shown = how === 'shape' ? sorted(flavors, refusal) : fits.slice(0, 3)
+  const refused = how === 'shape' ? flavors?.map(refusal).find(Boolean) : undefined
   return (
     <div className="flex flex-col gap-3">
       <div className="flex flex-wrap items-end gap-3">
@@ -81,9 +91,20 @@ export function FlavorPicker({
       )}
       <div className="grid gap-1.5">
         {shown
-          ? shown.map((f) => <FlavorRow key={f.id} f={f} checked={f.name === value} onChange={onChange} />)
+          ? shown.map((f) => (
+              <FlavorRow
+                key={f.id}
+                f={f}
+                checked={f.name === value}
+                onChange={onChange}
+                refused={refusal(f)}
+                refusedWord={refusedWord}
+                free={simulated ? f.free_simulated_now : f.free_now}
+              />
+            ))
           : [0, 1, 2, 3].map((n) => <Bone key={n} className="h-9 w-full rounded-box" />)}
       </div>
+      {refused && <p className="text-12 text-fg3">{refused}.</p>}
       {error && (
         <p role="alert" className="text-12 text-red">
           {error}
@@ -93,20 +114,29 @@ export function FlavorPicker({
   )
 }
 
-const sorted = (flavors: readonly Flavor[] | undefined) =>
+const sorted = (flavors: readonly Flavor[] | undefined, refusal: (f: Flavor) => string | null) =>
   flavors &&
   [...flavors].sort(
-    (a, b) => (a.price_per_hour_micros ?? 0) - (b.price_per_hour_micros ?? 0) || a.name.localeCompare(b.name),
+    (a, b) =>
+      Number(Boolean(refusal(a))) - Number(Boolean(refusal(b))) ||
+      (a.price_per_hour_micros ?? 0) - (b.price_per_hour_micros ?? 0) ||
+      a.name.localeCompare(b.name),
   )
 
 function FlavorRow({
   f,
   checked,
   onChange,
+  refused,
+  refusedWord,
+  free,
 }: {
   f: Flavor
   checked: boolean
   onChange: (name: string) => void
+  refused: string | null
+  refusedWord: string
+  free: number
 }) {
   const memory = f.gpu_memory_mib ? `${formatMiB(f.gpu_memory_mib * f.gpu_count)} GPU memory · ` : ''
   return (
@@ -115,10 +145,11 @@ function FlavorRow({
       value={f.name}
       checked={checked}
       onChange={onChange}
+      reason={refused}
       className="grid grid-cols-[minmax(0,1fr)_auto] items-center gap-x-4 xl:min-h-9 xl:gap-x-3 xl:grid-cols-[152px_minmax(0,1fr)_64px_104px] xl:py-1"
     >
-      <span className="truncate font-medium">{gpuWords(f)}</span>
-      <span className="text-right font-medium tabular-nums xl:order-3">
+      <span className={cx('truncate', refused ? 'text-fg3' : 'font-medium')}>{gpuWords(f)}</span>
+      <span className={cx('text-right tabular-nums xl:order-3', refused ? 'text-fg3' : 'font-medium')}>
         {f.price_per_hour_micros === undefined ? (
           <span className="font-normal text-fg3">not priced</span>
         ) : (
@@ -131,8 +162,14 @@ function FlavorRow({
         <span className="hidden sm:inline xl:hidden 2xl:inline"> · {f.name}</span>
       </span>
       <span className="flex items-center gap-1.5 justify-self-end text-12 text-fg2 tabular-nums xl:order-4">
-        <StatusShape tone={f.free_now > 0 ? 'green' : 'amber'} />
-        {f.free_now > 0 ? `${f.free_now} free now` : 'queues now'}
+        {refused ? (
+          <span className="text-fg3">{refusedWord}</span>
+        ) : (
+          <>
+            <StatusShape tone={free > 0 ? 'green' : 'amber'} />
+            {free > 0 ? `${free} free now` : 'queues now'}
+          </>
+        )}
       </span>
     </ChoiceCard>
   )

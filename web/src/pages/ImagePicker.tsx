@@ -11,17 +11,19 @@ export function ImagePicker({
   onChange,
   error,
   project,
+  kind,
 }: {
   images: readonly Image[] | undefined
   value: string
   onChange: (name: string) => void
   error: string | null
   project: string
+  kind: string
 }) {
   if (images?.length === 0)
     return (
       <Notice tone="amber">
-        No container image is offered yet.{' '}
+        No image of the kind “{kind}” is offered yet.{' '}
         <Link to="/projects/$project/images" params={{ project }} className="link">
           Add one
         </Link>{' '}

@@ -1,22 +1,49 @@
-import { useMutation, useQuery } from '@tanstack/react-query'
+import { useMutation, useQuery, useSuspenseQuery } from '@tanstack/react-query'
 import { useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { type FormEvent, useEffect, useRef, useState } from 'react'
 import { newKey } from '~/api/client.ts'
+import { poolsQuery, pricesQuery } from '~/api/fleet.ts'
 import { dryRunQuery, instanceCreate, instancesQuery } from '~/api/instance.ts'
-import { flavorsQuery, imagesQuery } from '~/api/offer.ts'
+import { meQuery } from '~/api/me.ts'
+import { type Flavor, flavorsQuery, imagesQuery } from '~/api/offer.ts'
 import { ApiProblem, failureOf } from '~/api/problem.ts'
 import { queryClient } from '~/api/query.ts'
-import { type CreateForm, nextName, parseEnv, toRequest } from '~/lib/createform.ts'
+import { diskPrice } from '~/lib/board.ts'
+import {
+  type CreateForm,
+  dataKept,
+  emptyForm,
+  nextName,
+  parseEnv,
+  parseKeys,
+  toRequest,
+  vmRefusal,
+} from '~/lib/createform.ts'
 import { useSettled } from '~/lib/debounce.ts'
+import { recall, remember } from '~/lib/prefs.ts'
 import { useTitle } from '~/lib/title.ts'
 import { TextArea, TextField } from '~/ui/Field.tsx'
 import { Page, Panel } from '~/ui/Layout.tsx'
 import { ErrorState } from '~/ui/State.tsx'
+import { keysPref, SSHKeysField, UserDataField } from './AccessFields.tsx'
+import { OnNodeLossField, OnStopField, PoolField } from './AfterFields.tsx'
 import { CreateSummary } from './CreateSummary.tsx'
 import { FlavorPicker } from './FlavorPicker.tsx'
 import { ImagePicker } from './ImagePicker.tsx'
+import { KindPicker } from './KindPicker.tsx'
 
-const shownFields = ['name', 'image', 'flavor', 'command', 'env'] as const
+const shownFields = [
+  'name',
+  'image',
+  'flavor',
+  'command',
+  'env',
+  'ssh_keys',
+  'user_data',
+  'on_stop',
+  'on_node_loss',
+  'pool',
+] as const
 
 export function InstanceCreatePage() {
   useTitle('Create instance')
@@ -26,24 +53,43 @@ export function InstanceCreatePage() {
   const flavors = useQuery(flavorsQuery)
   const images = useQuery(imagesQuery)
   const { data: instances } = useQuery(instancesQuery(project))
-  const [form, setForm] = useState<CreateForm>({
-    name: '',
+  const { data: prices } = useQuery(pricesQuery)
+  const pools = usePools(flavors.data)
+  const [form, setForm] = useState<CreateForm>(() => ({
+    ...emptyForm,
     image: given.image ?? '',
     flavor: given.flavor ?? '',
-    command: '',
-    env: '',
-  })
+    kind: given.kind ?? 'container',
+    pool: given.pool ?? '',
+    sshKeys: recall(keysPref) ?? '',
+  }))
   const [touched, setTouched] = useState(false)
   const key = useRef(newKey())
   const formElement = useRef<HTMLFormElement>(null)
 
-  const containers = images.data?.filter((i) => i.kind === 'container')
-  const image = form.image || (containers?.length === 1 ? (containers[0]?.name ?? '') : '')
-  const name = touched || !instances ? form.name : nextName(instances.map((i) => i.name))
-  const current: CreateForm = { ...form, name, image }
+  const kind = given.kind
+    ? form.kind
+    : (images.data?.find((i) => i.name === given.image && i.name === form.image)?.kind ?? form.kind)
+  const fitting = images.data?.filter((i) => i.kind === kind)
+  const image = form.image || (fitting?.length === 1 ? (fitting[0]?.name ?? '') : '')
+  const name =
+    touched || !instances
+      ? form.name
+      : nextName(
+          instances.map((i) => i.name),
+          kind === 'container' ? 'instance' : kind,
+        )
+  const pool = pools.find((p) => p.name === form.pool) ?? pools[0]
+  const current: CreateForm = { ...form, kind, name, image, pool: pool && !pool.usual ? pool.name : '' }
   const env = parseEnv(form.env)
+  const keys = parseKeys(kind === 'vm' ? form.sshKeys : '')
+  const flavor = flavors.data?.find((f) => f.name === form.flavor)
+  const refusal = (f: Flavor) => (kind === 'vm' ? vmRefusal(f) : null)
 
-  const asked = useSettled(current.flavor && current.image && !env.error ? toRequest(current) : null, 300)
+  const asked = useSettled(
+    current.flavor && current.image && !env.error && !keys.error ? toRequest(current) : null,
+    300,
+  )
   const dry = useQuery(dryRunQuery(project, asked && { ...asked, name: asked.name || undefined }))
 
   const create = useMutation({
@@ -52,6 +98,7 @@ export function InstanceCreatePage() {
     retry: (count, e) => count < 2 && e instanceof ApiProblem && e.status === 0,
     retryDelay: 500,
     onSuccess: async (i) => {
+      if (current.kind === 'vm' && keys.keys.length) remember(keysPref, keys.keys.join('\n'))
       await queryClient.invalidateQueries({ queryKey: ['instances', project] })
       await navigate({ to: '/projects/$project/instances/$instance', params: { project, instance: i.name } })
     },
@@ -77,9 +124,13 @@ export function InstanceCreatePage() {
         ? 'Choose an image'
         : !current.flavor
           ? 'Choose a GPU shape'
-          : env.error
-            ? 'Mend the environment'
-            : null
+          : flavor && refusal(flavor)
+            ? 'Choose a shape that can be a VM'
+            : env.error
+              ? 'Mend the environment'
+              : keys.error
+                ? 'Mend the SSH keys'
+                : null
   const edit = (change: Partial<CreateForm>) => {
     create.reset()
     setForm((f) => ({ ...f, ...change }))
@@ -115,7 +166,7 @@ export function InstanceCreatePage() {
   return (
     <Page
       title="Create instance"
-      lead="A container that runs until it is stopped, on a GPU, a slice of one, or none."
+      lead="A container, a notebook or a virtual machine, on a GPU, a slice of one, or none."
     >
       <form
         ref={formElement}
@@ -124,13 +175,27 @@ export function InstanceCreatePage() {
         className="flex flex-col gap-6 lg:grid lg:grid-cols-[minmax(0,1fr)_340px] lg:items-start"
       >
         <div className="flex min-w-0 flex-col gap-8">
+          <Part title="Kind" note="What it runs as">
+            <KindPicker
+              images={images.data}
+              value={kind}
+              onChange={(k) =>
+                edit({
+                  kind: k,
+                  image: '',
+                  flavor: k === 'vm' && flavor && vmRefusal(flavor) ? '' : form.flavor,
+                })
+              }
+            />
+          </Part>
           <Part title="Image" note="What it runs">
             <ImagePicker
-              images={containers}
+              images={fitting}
               value={image}
-              onChange={(v) => edit({ image: v })}
+              onChange={(v) => edit({ image: v, kind })}
               error={fieldError('image')}
               project={project}
+              kind={kind}
             />
           </Part>
           <Part title="GPU" note="What it holds while it runs, and what you pay for">
@@ -139,8 +204,15 @@ export function InstanceCreatePage() {
               value={form.flavor}
               onChange={(v) => edit({ flavor: v })}
               error={fieldError('flavor')}
+              refusal={refusal}
+              simulated={pool?.simulated ?? false}
             />
           </Part>
+          {pools.length > 1 && (
+            <Part title="Pool" note="Where it may run">
+              <PoolField pools={pools} value={pool?.name ?? ''} onChange={(v) => edit({ pool: v })} />
+            </Part>
+          )}
           <Part title="Name">
             <TextField
               label="Name"
@@ -159,34 +231,70 @@ export function InstanceCreatePage() {
               }}
             />
           </Part>
-          <Part title="Command and environment" note="Both may stay empty">
-            <div className="flex max-w-2xl flex-col gap-4">
-              <TextField
-                label="Command"
-                mono
-                placeholder="The image’s own"
-                value={form.command}
-                spellCheck={false}
-                autoComplete="off"
-                hint="Replaces the image’s entry point and command. Quotes keep words together."
-                error={fieldError('command')}
-                onChange={(e) => edit({ command: e.target.value })}
+          {kind === 'vm' ? (
+            <Part title="Access" note="How you get in">
+              <div className="flex max-w-2xl flex-col gap-4">
+                <SSHKeysField
+                  value={form.sshKeys}
+                  onChange={(v) => edit({ sshKeys: v })}
+                  error={keys.error ?? fieldError('ssh_keys')}
+                />
+                <UserDataField
+                  value={form.userData}
+                  onChange={(v) => edit({ userData: v })}
+                  error={fieldError('user_data')}
+                />
+              </div>
+            </Part>
+          ) : (
+            <Part title="Command and environment" note="Both may stay empty">
+              <div className="flex max-w-2xl flex-col gap-4">
+                <TextField
+                  label="Command"
+                  mono
+                  placeholder="The image’s own"
+                  value={form.command}
+                  spellCheck={false}
+                  autoComplete="off"
+                  hint="Replaces the image’s entry point and command. Quotes keep words together."
+                  error={fieldError('command')}
+                  onChange={(e) => edit({ command: e.target.value })}
+                />
+                <TextArea
+                  label="Environment"
+                  placeholder={'NAME=value\nOTHER=value'}
+                  value={form.env}
+                  hint="One NAME=value a line."
+                  error={env.error ?? fieldError('env')}
+                  onChange={(e) => edit({ env: e.target.value })}
+                />
+              </div>
+            </Part>
+          )}
+          {kind === 'vm' && (
+            <Part title="When it is stopped">
+              <OnStopField
+                value={form.onStop}
+                onChange={(v) => edit({ onStop: v })}
+                price={dry.data?.price_per_hour_micros ?? flavor?.price_per_hour_micros}
+                currency={flavor?.currency}
+                gpus={flavor?.gpu_count ?? 0}
+                disk={diskPrice(prices, flavor?.disk_mib)}
               />
-              <TextArea
-                label="Environment"
-                placeholder={'NAME=value\nOTHER=value'}
-                value={form.env}
-                hint="One NAME=value a line."
-                error={env.error ?? fieldError('env')}
-                onChange={(e) => edit({ env: e.target.value })}
-              />
-            </div>
+              <FieldNote error={fieldError('on_stop')} />
+            </Part>
+          )}
+          <Part title="If its node is lost" note="When the machine that runs it is not heard of any more">
+            <OnNodeLossField value={form.onNodeLoss} onChange={(v) => edit({ onNodeLoss: v })} kind={kind} />
+            <FieldNote error={fieldError('on_node_loss')} />
           </Part>
         </div>
         <CreateSummary
           form={current}
           project={project}
-          flavor={flavors.data?.find((f) => f.name === form.flavor)}
+          flavor={flavor}
+          disk={dataKept(kind) ? diskPrice(prices, flavor?.disk_mib) : undefined}
+          simulated={pool?.simulated ?? false}
           dry={form.flavor ? dry.data : undefined}
           refused={refused}
           fresh={!dry.isPlaceholderData}
@@ -198,6 +306,31 @@ export function InstanceCreatePage() {
       </form>
     </Page>
   )
+}
+
+function FieldNote({ error }: { error: string | null }) {
+  if (!error) return null
+  return (
+    <p role="alert" className="mt-1 text-12 text-red">
+      {error}
+    </p>
+  )
+}
+
+type Pool = { name: string; simulated: boolean; usual: boolean }
+
+/** usePools lists where work may go: operators see every pool, others the simulated one when it has room. */
+function usePools(flavors: readonly Flavor[] | undefined): Pool[] {
+  const { data: me } = useSuspenseQuery(meQuery)
+  const { data } = useQuery({ ...poolsQuery, enabled: me.user.operator })
+  const usual = { name: 'default', simulated: false, usual: true }
+  if (data)
+    return data
+      .map((p) => ({ ...p, usual: p.name === 'default' }))
+      .sort((a, b) => Number(b.usual) - Number(a.usual))
+  return flavors?.some((f) => f.free_simulated_now > 0)
+    ? [usual, { name: 'simulated', simulated: true, usual: false }]
+    : [usual]
 }
 
 function Part({ title, note, children }: { title: string; note?: string; children: React.ReactNode }) {

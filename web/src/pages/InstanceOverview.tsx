@@ -1,19 +1,21 @@
 import { useQuery } from '@tanstack/react-query'
-import { Link, useParams } from '@tanstack/react-router'
+import { useParams } from '@tanstack/react-router'
 import { type Instance, instanceEventsQuery } from '~/api/instance.ts'
 import { useNow } from '~/lib/clock.ts'
-import { formatHourly, formatMiB, formatMonthly, sentence } from '~/lib/format.ts'
+import { formatHourly, formatMiB, formatMonthly } from '~/lib/format.ts'
 import { stretchesOf } from '~/lib/ribbon.ts'
 import { gpuWords } from '~/lib/shape.ts'
-import { waitingLines } from '~/lib/waiting.ts'
-import { CopyLine } from '~/ui/CopyButton.tsx'
+import { CodeBlock, CopyLine } from '~/ui/CopyButton.tsx'
 import { Facts, Panel } from '~/ui/Layout.tsx'
 import { SliceStrip } from '~/ui/SliceStrip.tsx'
-import { Bone, Notice } from '~/ui/State.tsx'
+import { Bone } from '~/ui/State.tsx'
 import { Tag } from '~/ui/StatusPill.tsx'
 import { Ago, Elapsed } from '~/ui/Time.tsx'
 import { TimeRibbon } from '~/ui/TimeRibbon.tsx'
+import { InstanceHappening } from './InstanceHappening.tsx'
 import { useInstance } from './InstancePage.tsx'
+import { InstancePorts } from './InstancePorts.tsx'
+import { InstanceVolumes } from './InstanceVolumes.tsx'
 
 export function InstanceOverview() {
   const { project } = useParams({ from: '/app/projects/$project/instances/$instance' })
@@ -21,7 +23,7 @@ export function InstanceOverview() {
   if (!i) return null
   return (
     <div className="flex flex-col gap-4">
-      <Happening i={i} project={project} />
+      <InstanceHappening i={i} project={project} />
       <Life i={i} project={project} />
       <div className="grid items-start gap-4 lg:grid-cols-2">
         <Panel title="Resources">
@@ -30,100 +32,29 @@ export function InstanceOverview() {
         <Panel title="About">
           <About i={i} />
         </Panel>
+        <InstancePorts instance={i} project={project} />
+        <InstanceVolumes instance={i} />
+        {i.kind === 'vm' && <SSHPanel i={i} />}
       </div>
     </div>
   )
-}
-
-/** Happening says why it waits, how far it is, or why it ended. */
-function Happening({ i, project }: { i: Instance; project: string }) {
-  const never = i.reason === 'never_fits'
-  if (i.state === 'queued')
-    return (
-      <Notice tone="amber">
-        <p className="font-medium">
-          {never ? 'No node of its pool could ever take it' : 'Waiting for a place'}
-        </p>
-        {i.reasons?.length ? (
-          <ul aria-label="Why it waits" className="mt-1 flex flex-col gap-1">
-            {waitingLines(i.reasons).map((l) => (
-              <li key={l.reason} className={l.help ? undefined : 'text-fg3'}>
-                {l.text}.{l.help && <span className="text-fg2"> {l.help}</span>}
-              </li>
-            ))}
-          </ul>
-        ) : (
-          i.message && <p>{sentence(i.message)}.</p>
-        )}
-        <p className="mt-1 text-fg2">
-          Nothing is charged while it waits.
-          {never
-            ? ' Delete it and choose a smaller shape, or ask an operator for a larger node.'
-            : ' It starts by itself when a place is free.'}
-        </p>
-      </Notice>
-    )
-  if (i.state === 'starting')
-    return (
-      <Notice>
-        <p>{sentence(i.message || 'Its node prepares it.')}</p>
-        {i.progress !== undefined && (
-          <div
-            role="progressbar"
-            aria-label="Progress of this step"
-            aria-valuenow={i.progress}
-            aria-valuemin={0}
-            aria-valuemax={100}
-            className="mt-2 h-1 overflow-hidden rounded-full bg-line"
-          >
-            <div className="h-full bg-blue" style={{ width: `${i.progress}%` }} />
-          </div>
-        )}
-      </Notice>
-    )
-  if (i.state === 'failed' || (i.state === 'stopped' && i.exit_code !== undefined))
-    return (
-      <Notice tone={i.state === 'failed' ? 'red' : 'grey'}>
-        <p className="font-medium">
-          {sentence(i.message || (i.state === 'failed' ? 'It failed.' : 'It ended by itself.'))}
-          {i.exit_code !== undefined &&
-            !i.message?.includes(String(i.exit_code)) &&
-            ` Exit code ${i.exit_code}.`}
-        </p>
-        {i.last_lines && (
-          <>
-            <p className="mt-1 text-12 text-fg2">Its last lines:</p>
-            <pre className="mt-1 max-h-56 overflow-auto rounded-control bg-[var(--term-bg)] px-3 py-2 font-mono text-12 leading-5 whitespace-pre-wrap text-[var(--term-fg)]">
-              {i.last_lines}
-            </pre>
-          </>
-        )}
-        {i.state === 'failed' && (
-          <p className="mt-1 text-fg2">
-            It holds nothing and costs nothing now. Start it again, or look at its{' '}
-            <Link
-              to="/projects/$project/instances/$instance/events"
-              params={{ project, instance: i.name }}
-              className="link"
-            >
-              events
-            </Link>
-            .
-          </p>
-        )}
-      </Notice>
-    )
-  return null
 }
 
 function Life({ i, project }: { i: Instance; project: string }) {
   const { data: events } = useQuery(instanceEventsQuery(project, i.name))
   const now = useNow(1)
   return (
-    <Panel title="Life and cost" aside="From creation to now; charged while it runs">
+    <Panel
+      title="Life and cost"
+      aside={
+        i.kind === 'vm'
+          ? 'From creation to now; charged while it runs, and while its GPU is held'
+          : 'From creation to now; charged while it runs'
+      }
+    >
       {events ? (
         <TimeRibbon
-          stretches={stretchesOf(events, { state: i.state, createdAt: i.created_at })}
+          stretches={stretchesOf(events, { state: i.state, createdAt: i.created_at, held: i.held })}
           events={events}
           hourlyMicros={i.price_per_hour_micros ?? 0}
           currency={i.currency ?? 'USD'}
@@ -159,9 +90,18 @@ function Resources({ i }: { i: Instance }) {
           ['GPU', gpuWords(i)],
           ['vCPU', i.vcpu],
           ['Memory', formatMiB(i.memory_mib)],
-          ['Disk', `${formatMiB(i.disk_mib)}, gone when it stops`],
+          [
+            'Disk',
+            i.kind === 'vm'
+              ? `${formatMiB(i.disk_mib)}, kept until it is deleted`
+              : i.kind === 'notebook'
+                ? `${formatMiB(i.disk_mib)} for the home folder, kept until it is deleted`
+                : `${formatMiB(i.disk_mib)}, gone when it stops`,
+          ],
           ['Flavor', i.flavor],
-          ['Pool', i.pool],
+          ['Pool', i.simulated ? `${i.pool}, simulated` : i.pool],
+          i.kind === 'vm' && ['When stopped', i.on_stop === 'hold' ? 'Holds its GPU' : 'Releases its GPU'],
+          ['Node lost', i.on_node_loss === 'restart' ? 'Starts elsewhere' : 'Waits for the node'],
           [
             'Price',
             price === undefined
@@ -182,7 +122,7 @@ function About({ i }: { i: Instance }) {
         ['Id', <CopyLine key="id" text={i.id} label="Copy the id" />],
         ['Image', i.image],
         ['Digest', <CopyLine key="digest" text={i.image_digest} label="Copy the digest" />],
-        [
+        i.kind !== 'vm' && [
           'Command',
           i.command?.length ? (
             <code key="command" className="font-mono text-12 break-all">
@@ -205,6 +145,33 @@ function About({ i }: { i: Instance }) {
         ],
       ]}
     />
+  )
+}
+
+/** SSHPanel says how one gets in: the key never leaves its owner. */
+function SSHPanel({ i }: { i: Instance }) {
+  const keys = i.ssh_keys ?? []
+  return (
+    <Panel title="SSH">
+      <p className="mb-2 text-13 text-fg2">
+        From your own terminal, through this cloud; your private key stays with you:
+      </p>
+      <CodeBlock label="Command" text={`tenon instance shell ${i.name}`} />
+      <p className="mt-3 text-12 text-fg3">
+        {keys.length === 0
+          ? 'No key was given at creation, so only the console and the screen show it, and user data may have set a password.'
+          : 'May log in since its first boot:'}
+      </p>
+      {keys.length > 0 && (
+        <ul className="mt-1 flex flex-col gap-1">
+          {keys.map((k) => (
+            <li key={k}>
+              <CopyLine text={k} label="Copy the key" />
+            </li>
+          ))}
+        </ul>
+      )}
+    </Panel>
   )
 }
 

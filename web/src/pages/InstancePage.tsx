@@ -1,17 +1,16 @@
 import { useQuery } from '@tanstack/react-query'
-import { Link, Outlet, useNavigate, useParams } from '@tanstack/react-router'
-import { useState } from 'react'
+import { Link, Outlet, useParams } from '@tanstack/react-router'
 import { type Instance, instanceQuery } from '~/api/instance.ts'
 import { failureOf, isNotFound } from '~/api/problem.ts'
 import { useNow } from '~/lib/clock.ts'
-import { instanceCan } from '~/lib/instancestate.ts'
+import { kindWord } from '~/lib/instancestate.ts'
 import { useTitle } from '~/lib/title.ts'
-import { Button, buttonClass } from '~/ui/Button.tsx'
+import { buttonClass } from '~/ui/Button.tsx'
 import { Page, Panel, TabBar, tabClass } from '~/ui/Layout.tsx'
 import { Bone, Empty, ErrorState, Stale } from '~/ui/State.tsx'
 import { Tag } from '~/ui/StatusPill.tsx'
+import { InstanceButtons } from './InstanceButtons.tsx'
 import { InstancePill } from './InstanceState.tsx'
-import { ConfirmAction, useInstanceAction } from './instanceactions.tsx'
 
 const from = '/app/projects/$project/instances/$instance'
 
@@ -86,10 +85,11 @@ export function InstancePage() {
           <span className="text-13 font-normal tracking-normal">
             <InstancePill instance={i} live />
           </span>
-          {i.simulated && <Tag title="Its GPUs are simulated">sim</Tag>}
+          {i.kind !== 'container' && <Tag>{kindWord[i.kind]}</Tag>}
+          {i.simulated && <Tag title="Its GPUs, or the whole of it, are simulated">sim</Tag>}
         </>
       }
-      actions={<Actions instance={i} project={project} />}
+      actions={<InstanceButtons instance={i} project={project} />}
     >
       <TabBar label="Instance">
         <Link
@@ -100,12 +100,25 @@ export function InstancePage() {
         >
           Overview
         </Link>
-        <Link to="/projects/$project/instances/$instance/terminal" params={params} className={tabClass}>
-          Terminal
-        </Link>
-        <Link to="/projects/$project/instances/$instance/logs" params={params} className={tabClass}>
-          Logs
-        </Link>
+        {i.kind === 'vm' ? (
+          <>
+            <Link to="/projects/$project/instances/$instance/console" params={params} className={tabClass}>
+              Console
+            </Link>
+            <Link to="/projects/$project/instances/$instance/screen" params={params} className={tabClass}>
+              Screen
+            </Link>
+          </>
+        ) : (
+          <>
+            <Link to="/projects/$project/instances/$instance/terminal" params={params} className={tabClass}>
+              Terminal
+            </Link>
+            <Link to="/projects/$project/instances/$instance/logs" params={params} className={tabClass}>
+              Logs
+            </Link>
+          </>
+        )}
         <Link to="/projects/$project/instances/$instance/metrics" params={params} className={tabClass}>
           Metrics
         </Link>
@@ -117,57 +130,5 @@ export function InstancePage() {
         <Outlet />
       </Stale>
     </Page>
-  )
-}
-
-function Actions({ instance: i, project }: { instance: Instance; project: string }) {
-  const act = useInstanceAction(project)
-  const navigate = useNavigate()
-  const [asking, setAsking] = useState<'stop' | 'delete' | null>(null)
-  const running = act.isPending ? act.variables?.action : null
-  return (
-    <>
-      <Button
-        reason={instanceCan.start(i.state)}
-        busy={running === 'start'}
-        onClick={() => act.mutate({ action: 'start', targets: [i] })}
-      >
-        Start
-      </Button>
-      <Button reason={instanceCan.stop(i.state)} onClick={() => setAsking('stop')}>
-        Stop…
-      </Button>
-      <Button
-        reason={instanceCan.restart(i.state)}
-        busy={running === 'restart'}
-        onClick={() => act.mutate({ action: 'restart', targets: [i] })}
-      >
-        Restart
-      </Button>
-      <Button look="danger" reason={instanceCan.delete(i.state)} onClick={() => setAsking('delete')}>
-        Delete…
-      </Button>
-      <ConfirmAction
-        action={asking}
-        targets={[i]}
-        busy={act.isPending}
-        onClose={() => setAsking(null)}
-        onConfirm={(targets) => {
-          const action = asking
-          if (!action) return
-          act.mutate(
-            { action, targets },
-            {
-              onSuccess: (ok) => {
-                setAsking(null)
-                if (ok && action === 'delete')
-                  void navigate({ to: '/projects/$project/instances', params: { project } })
-              },
-              onError: () => setAsking(null),
-            },
-          )
-        }}
-      />
-    </>
   )
 }

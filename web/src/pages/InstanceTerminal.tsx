@@ -1,41 +1,20 @@
-import { Link, useParams } from '@tanstack/react-router'
-import { lazy, Suspense } from 'react'
+import { useParams } from '@tanstack/react-router'
+import { lazy } from 'react'
 import { instanceCan } from '~/lib/instancestate.ts'
-import { buttonClass } from '~/ui/Button.tsx'
-import { Panel } from '~/ui/Layout.tsx'
-import { Bone, Empty } from '~/ui/State.tsx'
 import { useInstance } from './InstancePage.tsx'
+import { StreamTab } from './StreamTab.tsx'
 
 const TerminalView = lazy(() => import('./TerminalView.tsx'))
 
 export function InstanceTerminal() {
-  const params = useParams({ from: '/app/projects/$project/instances/$instance' })
+  const { project } = useParams({ from: '/app/projects/$project/instances/$instance' })
   const i = useInstance()
   if (!i) return null
-  const reason = instanceCan.terminal(i.state)
-  if (reason)
-    return (
-      <Panel>
-        <Empty
-          icon="terminal"
-          title="No terminal now"
-          action={
-            <Link
-              to="/projects/$project/instances/$instance"
-              params={params}
-              className={buttonClass('secondary')}
-            >
-              Overview
-            </Link>
-          }
-        >
-          {reason}.
-        </Empty>
-      </Panel>
-    )
+  const reason =
+    i.kind === 'vm' ? 'A VM has a serial console and a screen, and takes SSH' : instanceCan.terminal(i.state)
   return (
-    <Suspense fallback={<Bone className="h-[62dvh] w-full rounded-box" />}>
-      <TerminalView project={params.project} instance={i.name} />
-    </Suspense>
+    <StreamTab reason={reason} title="No terminal now" icon="terminal">
+      <TerminalView project={project} instance={i.name} />
+    </StreamTab>
   )
 }

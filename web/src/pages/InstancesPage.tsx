@@ -5,8 +5,17 @@ import { live } from '~/api/events.ts'
 import { type Instance, instancesQuery } from '~/api/instance.ts'
 import { failureOf } from '~/api/problem.ts'
 import { useNow } from '~/lib/clock.ts'
-import { formatHourly, plural, sentence } from '~/lib/format.ts'
-import { type InstanceState, instanceStates, stateWord } from '~/lib/instancestate.ts'
+import type { Kind } from '~/lib/createform.ts'
+import { formatHourly, formatRelative, plural, sentence } from '~/lib/format.ts'
+import {
+  charged,
+  filterWord,
+  type InstanceFilter,
+  instanceFilters,
+  kindWord,
+  matchesFilter,
+  nodeLost,
+} from '~/lib/instancestate.ts'
 import { gpuShort } from '~/lib/shape.ts'
 import { useTitle } from '~/lib/title.ts'
 import { waitingShort } from '~/lib/waiting.ts'
@@ -19,7 +28,7 @@ import { Tag } from '~/ui/StatusPill.tsx'
 import { type Column, Table } from '~/ui/Table.tsx'
 import { Ago } from '~/ui/Time.tsx'
 import { InstancePill } from './InstanceState.tsx'
-import { ConfirmAction, useInstanceAction } from './instanceactions.tsx'
+import { type Asked, ConfirmAction, useInstanceAction } from './instanceactions.tsx'
 
 const columns: Column<Instance>[] = [
   {
@@ -43,6 +52,7 @@ const columns: Column<Instance>[] = [
     ),
   },
   { id: 'state', header: 'State', cell: (i) => <InstancePill instance={i} /> },
+  { id: 'kind', header: 'Kind', from: 'md', cell: (i) => kindWord[i.kind] ?? i.kind },
   {
     id: 'gpu',
     header: 'GPU',
@@ -50,7 +60,7 @@ const columns: Column<Instance>[] = [
     cell: (i) => (
       <span className="inline-flex items-center gap-2">
         {gpuShort(i)}
-        {i.simulated && i.gpu_count > 0 && <Tag title="This GPU is simulated">sim</Tag>}
+        {i.simulated && <Tag title={i.gpu_count > 0 ? 'Its GPU is simulated' : 'It is simulated'}>sim</Tag>}
       </span>
     ),
   },
@@ -78,7 +88,11 @@ const columns: Column<Instance>[] = [
 
 /** noteOf is what one wants to know next: where it is reached, what it waits for, or why it ended. */
 function noteOf(i: Instance): string {
+  if (nodeLost(i)) return 'Its node has not been heard of; it may still run'
+  if (i.state === 'running' && i.idle_stop_at)
+    return `Idle, will be stopped ${formatRelative(i.idle_stop_at, Date.now())}`
   if (i.state === 'running') return i.address ?? ''
+  if (i.state === 'stopped' && i.held) return 'Holds its place, and is charged'
   if (i.state === 'queued') return waitingShort(i.reasons ?? [])
   const code =
     i.exit_code === undefined || i.message?.includes(`${i.exit_code}`) ? '' : `exit code ${i.exit_code}`
@@ -89,22 +103,30 @@ function noteOf(i: Instance): string {
 function Price({ instance: i }: { instance: Instance }) {
   const price = i.price_per_hour_micros
   if (price === undefined) return <span className="text-fg3">–</span>
-  const now = i.state === 'running'
+  const now = charged(i)
   return (
-    <span className={now ? undefined : 'text-fg3'} title={now ? 'Charged now' : 'Charged only while it runs'}>
+    <span
+      className={now ? undefined : 'text-fg3'}
+      title={
+        i.held && now ? 'Charged now: its place is held' : now ? 'Charged now' : 'Charged only while it runs'
+      }
+    >
       {formatHourly(price, i.currency)}
     </span>
   )
 }
 
+const kindsOf = (list: readonly Instance[] | undefined): Kind[] =>
+  (['container', 'notebook', 'vm'] as const).filter((k) => list?.some((i) => i.kind === k))
+
 export function InstancesPage() {
   useTitle('Instances')
   const { project } = useParams({ from: '/app/projects/$project/instances' })
-  const { q, state } = useSearch({ from: '/app/projects/$project/instances' })
+  const { q, state, kind } = useSearch({ from: '/app/projects/$project/instances' })
   const navigate = useNavigate({ from: '/projects/$project/instances' })
   const { data, error, refetch, isFetching, dataUpdatedAt } = useQuery(instancesQuery(project))
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set())
-  const [asking, setAsking] = useState<'stop' | 'delete' | null>(null)
+  const [asking, setAsking] = useState<Asked | null>(null)
   const act = useInstanceAction(project)
   const now = useNow(5)
   const following = live.use()
@@ -114,15 +136,17 @@ export function InstancesPage() {
       data
         ?.filter(
           (i) =>
-            (!state || i.state === state) &&
+            (!state || matchesFilter(i, state)) &&
+            (!kind || i.kind === kind) &&
             (!q || `${i.name} ${i.image} ${gpuShort(i)} ${i.id}`.toLowerCase().includes(q.toLowerCase())),
         )
         .sort((a, b) => b.created_at.localeCompare(a.created_at)),
-    [data, q, state],
+    [data, q, state, kind],
   )
   const chosen = rows?.filter((i) => selected.has(i.id)) ?? []
-  const count = (s: InstanceState) => data?.filter((i) => i.state === s).length ?? 0
-  const search = (change: { q?: string; state?: InstanceState }) =>
+  const count = (f: InstanceFilter) => data?.filter((i) => matchesFilter(i, f)).length ?? 0
+  const kinds = kindsOf(data)
+  const search = (change: { q?: string; state?: InstanceFilter; kind?: Kind }) =>
     void navigate({ search: (old) => ({ ...old, ...change }), replace: true })
 
   return (
@@ -167,8 +191,8 @@ export function InstancesPage() {
               </Link>
             }
           >
-            An instance is a container with a GPU or a slice of one. It is charged by the second, while it
-            runs.
+            An instance is a container, a notebook or a virtual machine with a GPU or a slice of one. It is
+            charged by the second, while it runs.
           </Empty>
         </Panel>
       ) : (
@@ -186,17 +210,33 @@ export function InstancesPage() {
               hideLabel
               className="w-32 sm:w-40"
               value={state ?? ''}
-              onChange={(e) => search({ state: instanceStates.find((s) => s === e.target.value) })}
+              onChange={(e) => search({ state: instanceFilters.find((s) => s === e.target.value) })}
             >
               <option value="">All states</option>
-              {instanceStates
+              {instanceFilters
                 .filter((s) => s !== 'deleted' && (count(s) > 0 || s === state))
                 .map((s) => (
                   <option key={s} value={s}>
-                    {stateWord(s)} ({count(s)})
+                    {filterWord(s)} ({count(s)})
                   </option>
                 ))}
             </SelectField>
+            {(kinds.length > 1 || kind) && (
+              <SelectField
+                label="Kind"
+                hideLabel
+                className="w-32 sm:w-36"
+                value={kind ?? ''}
+                onChange={(e) => search({ kind: kinds.find((k) => k === e.target.value) })}
+              >
+                <option value="">All kinds</option>
+                {[...new Set([...kinds, ...(kind ? [kind] : [])])].map((k) => (
+                  <option key={k} value={k}>
+                    {kindWord[k]} ({data?.filter((i) => i.kind === k).length})
+                  </option>
+                ))}
+              </SelectField>
+            )}
             <span className="hidden flex-1 sm:block" />
             {chosen.length > 0 && (
               <div role="toolbar" aria-label="Selected instances" className="flex items-center gap-2">
@@ -219,12 +259,12 @@ export function InstancesPage() {
                 icon="search"
                 title="Nothing matches"
                 action={
-                  <Button onClick={() => search({ q: undefined, state: undefined })}>
+                  <Button onClick={() => search({ q: undefined, state: undefined, kind: undefined })}>
                     Clear the filters
                   </Button>
                 }
               >
-                No instance of this project matches the search and the state.
+                No instance of this project matches the search, the state and the kind.
               </Empty>
             ) : (
               <Table
@@ -247,11 +287,11 @@ export function InstancesPage() {
         targets={chosen}
         busy={act.isPending}
         onClose={() => setAsking(null)}
-        onConfirm={(targets) => {
+        onConfirm={(targets, options) => {
           const action = asking
-          if (action)
+          if (action && action !== 'release')
             act.mutate(
-              { action, targets },
+              { action, targets, options },
               {
                 onSettled: () => {
                   setAsking(null)

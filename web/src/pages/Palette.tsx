@@ -38,6 +38,7 @@ function useEntries(): Entry[] {
     { group: 'Pages', label: 'Instances', icon: 'instances', href: `${base}/instances` },
     { group: 'Pages', label: 'Images', icon: 'images', href: `${base}/images` },
     { group: 'Pages', label: 'Usage', icon: 'usage', href: `${base}/usage` },
+    { group: 'Pages', label: 'Settings', icon: 'settings', href: `${base}/settings` },
     { group: 'Pages', label: 'API tokens', icon: 'tokens', href: '/tokens' },
     ...(me.user.operator ? [{ group: 'Pages', label: 'Fleet', icon: 'fleet' as const, href: '/fleet' }] : []),
   ]

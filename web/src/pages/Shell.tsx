@@ -62,6 +62,11 @@ function Nav({ onNavigate }: { onNavigate?: () => void }) {
             {row('usage', 'Usage')}
           </Link>
         </li>
+        <li>
+          <Link to="/projects/$project/settings" params={{ project }} {...common}>
+            {row('settings', 'Settings')}
+          </Link>
+        </li>
       </Group>
       <Group label="Organisation">
         <li>

@@ -8,6 +8,7 @@ import { sentence } from '~/lib/format.ts'
 import { useTheme } from '~/lib/theme.ts'
 import { Button } from '~/ui/Button.tsx'
 import { StatusPill, type Tone } from '~/ui/StatusPill.tsx'
+import { terminalColours } from '~/ui/termtheme.ts'
 
 type State = { kind: 'opening' } | { kind: 'open' } | TerminalEnd
 
@@ -23,26 +24,6 @@ function wordsOf(s: State): { tone: Tone; text: string } {
       return { tone: 'red', text: sentence(s.message) }
     case 'lost':
       return { tone: 'red', text: s.reason ? `Disconnected: ${s.reason}` : 'Disconnected' }
-  }
-}
-
-function colours() {
-  const css = getComputedStyle(document.documentElement)
-  const v = (name: string) => css.getPropertyValue(name).trim()
-  // xterm can't read oklch: a canvas turns any CSS colour into one that it can
-  const ctx = document.createElement('canvas').getContext('2d', { willReadFrequently: true })
-  const rgb = (c: string) => {
-    if (!ctx) return '#1b1917'
-    ctx.fillStyle = c
-    ctx.fillRect(0, 0, 1, 1)
-    const [r = 0, g = 0, b = 0] = ctx.getImageData(0, 0, 1, 1).data
-    return `#${[r, g, b].map((n) => n.toString(16).padStart(2, '0')).join('')}`
-  }
-  return {
-    background: rgb(v('--term-bg')),
-    foreground: rgb(v('--term-fg')),
-    cursor: rgb(v('--accent')),
-    selectionBackground: '#8a6a4f88',
   }
 }
 
@@ -65,7 +46,7 @@ export default function TerminalView({ project, instance }: { project: string; i
       cursorBlink: true,
       scrollback: 5000,
       screenReaderMode: true,
-      theme: colours(),
+      theme: terminalColours(),
     })
     // Tab belongs to the shell; Shift Tab leads out again, so that the keyboard is never caught
     t.attachCustomKeyEventHandler((e) => !(e.key === 'Tab' && e.shiftKey))
@@ -111,7 +92,7 @@ export default function TerminalView({ project, instance }: { project: string; i
 
   // biome-ignore lint/correctness/useExhaustiveDependencies: the colours are read from the theme
   useEffect(() => {
-    if (term.current) term.current.options.theme = colours()
+    if (term.current) term.current.options.theme = terminalColours()
   }, [theme])
 
   const { tone, text } = wordsOf(state)

@@ -8,10 +8,11 @@ import {
 } from '@tanstack/react-router'
 import { gpusQuery, nodesQuery } from '~/api/fleet.ts'
 import { instanceQuery, instancesQuery } from '~/api/instance.ts'
-import { meQuery, projectsQuery } from '~/api/me.ts'
+import { meQuery, projectQuery, projectsQuery } from '~/api/me.ts'
 import { flavorsQuery, imagesQuery } from '~/api/offer.ts'
 import { queryClient } from '~/api/query.ts'
-import { type InstanceState, isState } from '~/lib/instancestate.ts'
+import type { Kind } from '~/lib/createform.ts'
+import { type InstanceFilter, isFilter } from '~/lib/instancestate.ts'
 import { remember } from '~/lib/prefs.ts'
 import { NoProjectPage } from '~/pages/NoProjectPage.tsx'
 import { NotFoundPage, RouteErrorPage } from '~/pages/NotFoundPage.tsx'
@@ -73,9 +74,10 @@ const projectHomeRoute = createRoute({
 const instancesRoute = createRoute({
   getParentRoute: () => projectRoute,
   path: 'instances',
-  validateSearch: (s: Record<string, unknown>): { q?: string; state?: InstanceState } => ({
+  validateSearch: (s: Record<string, unknown>): { q?: string; state?: InstanceFilter; kind?: Kind } => ({
     q: text(s.q),
-    state: typeof s.state === 'string' && isState(s.state) ? s.state : undefined,
+    state: typeof s.state === 'string' && isFilter(s.state) ? s.state : undefined,
+    kind: oneOf(s.kind, ['container', 'notebook', 'vm'] as const),
   }),
   loader: ({ params }) => void queryClient.prefetchQuery(instancesQuery(params.project)),
   component: lazyRouteComponent(() => import('~/pages/InstancesPage.tsx'), 'InstancesPage'),
@@ -84,9 +86,13 @@ const instancesRoute = createRoute({
 const createInstanceRoute = createRoute({
   getParentRoute: () => projectRoute,
   path: 'create',
-  validateSearch: (s: Record<string, unknown>): { image?: string; flavor?: string } => ({
+  validateSearch: (
+    s: Record<string, unknown>,
+  ): { image?: string; flavor?: string; kind?: Kind; pool?: string } => ({
     image: text(s.image),
     flavor: text(s.flavor),
+    kind: oneOf(s.kind, ['container', 'notebook', 'vm'] as const),
+    pool: text(s.pool),
   }),
   loader: () => {
     void queryClient.prefetchQuery(flavorsQuery)
@@ -112,6 +118,16 @@ const instanceTabs = [
     getParentRoute: () => instanceRoute,
     path: 'terminal',
     component: lazyRouteComponent(() => import('~/pages/InstanceTerminal.tsx'), 'InstanceTerminal'),
+  }),
+  createRoute({
+    getParentRoute: () => instanceRoute,
+    path: 'console',
+    component: lazyRouteComponent(() => import('~/pages/InstanceConsole.tsx'), 'InstanceConsole'),
+  }),
+  createRoute({
+    getParentRoute: () => instanceRoute,
+    path: 'screen',
+    component: lazyRouteComponent(() => import('~/pages/InstanceConsole.tsx'), 'InstanceScreen'),
   }),
   createRoute({
     getParentRoute: () => instanceRoute,
@@ -148,6 +164,27 @@ const imagesRoute = createRoute({
   path: 'images',
   loader: () => void queryClient.prefetchQuery(imagesQuery),
   component: lazyRouteComponent(() => import('~/pages/ImagesPage.tsx'), 'ImagesPage'),
+})
+
+const settingsRoute = createRoute({
+  getParentRoute: () => projectRoute,
+  path: 'settings',
+  loader: ({ params }) => void queryClient.prefetchQuery(projectQuery(params.project)),
+  component: lazyRouteComponent(() => import('~/pages/SettingsPage.tsx'), 'SettingsPage'),
+})
+
+/** Where the sign-in of a web app's own host goes on. */
+const openRoute = createRoute({
+  getParentRoute: () => appRoute,
+  path: '/open/$host',
+  component: lazyRouteComponent(() => import('~/pages/OpenPage.tsx'), 'OpenPage'),
+})
+
+const openQueryRoute = createRoute({
+  getParentRoute: () => appRoute,
+  path: '/open',
+  validateSearch: (s: Record<string, unknown>): { host?: string } => ({ host: text(s.host) }),
+  component: lazyRouteComponent(() => import('~/pages/OpenPage.tsx'), 'OpenPage'),
 })
 
 const tokensRoute = createRoute({
@@ -211,7 +248,10 @@ const routeTree = rootRoute.addChildren([
       instanceRoute.addChildren(instanceTabs),
       usageRoute,
       imagesRoute,
+      settingsRoute,
     ]),
+    openRoute,
+    openQueryRoute,
     tokensRoute,
     fleetRoute,
     gpuRoute,

@@ -1,7 +1,7 @@
 import type { ReactNode } from 'react'
 import { cx } from './cx.ts'
 
-/** ChoiceCard is a radio button that shows what it stands for. */
+/** ChoiceCard is a radio button that shows what it stands for; one that can't be chosen says why. */
 export function ChoiceCard({
   name,
   value,
@@ -9,6 +9,7 @@ export function ChoiceCard({
   onChange,
   children,
   className,
+  reason,
 }: {
   name: string
   value: string
@@ -16,12 +17,18 @@ export function ChoiceCard({
   onChange: (value: string) => void
   children: ReactNode
   className?: string
+  reason?: string | null
 }) {
   return (
     <label
+      title={reason ?? undefined}
       className={cx(
-        'quick relative flex min-w-0 cursor-pointer flex-col gap-0.5 rounded-box border px-3 py-2.5 text-13 has-focus-visible:outline-2 has-focus-visible:outline-offset-2 has-focus-visible:outline-[var(--focus)]',
-        checked ? 'border-accent bg-accent-wash' : 'border-line bg-raised hover:border-line-strong',
+        'quick relative flex min-w-0 flex-col gap-0.5 rounded-box border px-3 py-2.5 text-13 has-focus-visible:outline-2 has-focus-visible:outline-offset-2 has-focus-visible:outline-[var(--focus)]',
+        reason
+          ? 'cursor-not-allowed border-dashed border-line bg-transparent'
+          : checked
+            ? 'cursor-pointer border-accent bg-accent-wash'
+            : 'cursor-pointer border-line bg-raised hover:border-line-strong',
         className,
       )}
     >
@@ -30,8 +37,9 @@ export function ChoiceCard({
         name={name}
         value={value}
         checked={checked}
+        disabled={Boolean(reason)}
         onChange={() => onChange(value)}
-        className="absolute inset-0 cursor-pointer opacity-0"
+        className={cx('absolute inset-0 opacity-0', reason ? 'cursor-not-allowed' : 'cursor-pointer')}
       />
       {children}
     </label>

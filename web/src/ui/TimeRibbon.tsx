@@ -1,6 +1,16 @@
 import { formatDuration, formatExact, formatHourly, formatMoney, sentence } from '~/lib/format.ts'
 import { stateWord, toneOf } from '~/lib/instancestate.ts'
-import type { LifeEvent, Stretch } from '~/lib/ribbon.ts'
+import { chargedStretch, type LifeEvent, type Stretch } from '~/lib/ribbon.ts'
+
+type Drawn = Pick<Stretch, 'state' | 'held'>
+
+const wordOf = (s: Drawn) => (s.held ? `${stateWord(s.state)}, held` : stateWord(s.state))
+
+/** A held stop is drawn in its own ink: nothing runs, and it is paid for. */
+const inkOf = (s: Drawn) =>
+  s.held
+    ? 'repeating-linear-gradient(-45deg, var(--amber) 0 4px, color-mix(in oklch, var(--amber) 45%, transparent) 4px 8px)'
+    : `var(--${toneOf(s.state)})`
 
 /**
  * TimeRibbon is an instance's life as one coloured line from creation to now, the price under the
@@ -29,25 +39,28 @@ export function TimeRibbon({
     const from = new Date(s.from).getTime()
     const to = s.to ? new Date(s.to).getTime() : end
     const seconds = Math.max(0, (to - from) / 1000)
-    const charged = s.state === 'running'
+    const charged = chargedStretch(s)
     return { ...s, from, to, seconds, cost: charged ? (hourlyMicros * seconds) / 3600 : 0, charged }
   })
-  const byState = new Map<Stretch['state'], number>()
-  for (const p of parts) byState.set(p.state, (byState.get(p.state) ?? 0) + p.seconds)
+  const byState = new Map<string, { part: Drawn; seconds: number }>()
+  for (const p of parts) {
+    const of = byState.get(wordOf(p))
+    byState.set(wordOf(p), { part: p, seconds: (of?.seconds ?? 0) + p.seconds })
+  }
   const total = parts.reduce((n, p) => n + p.cost, 0)
   return (
     <figure aria-label="Time ribbon" className="m-0 tabular-nums">
       <div className="relative h-[42px]" aria-hidden="true">
         {parts.map((p) => (
           <div
-            key={`${p.state}-${p.from}`}
-            title={`${stateWord(p.state)} for ${formatDuration(p.seconds)} from ${formatExact(new Date(p.from))}`}
+            key={`${p.state}-${p.held}-${p.from}`}
+            title={`${wordOf(p)} for ${formatDuration(p.seconds)} from ${formatExact(new Date(p.from))}`}
             className="absolute top-2 h-3 rounded-[3px]"
             style={{
               left: `${x(p.from)}%`,
               width: `max(3px, calc(${x(p.to) - x(p.from)}% - 1px))`,
-              background: `var(--${toneOf(p.state)})`,
-              opacity: p.state === 'stopped' || p.state === 'deleted' ? 0.35 : 0.9,
+              background: inkOf(p),
+              opacity: !p.held && (p.state === 'stopped' || p.state === 'deleted') ? 0.35 : 0.9,
             }}
           />
         ))}
@@ -77,14 +90,10 @@ export function TimeRibbon({
         <span>{last?.to ? formatExact(last.to) : 'now'}</span>
       </div>
       <figcaption className="mt-2 flex flex-wrap gap-x-4 gap-y-1 text-12 text-fg2">
-        {[...byState].map(([state, seconds]) => (
-          <span key={state} className="inline-flex items-center gap-1.5">
-            <span
-              aria-hidden="true"
-              className="size-2 rounded-[2px]"
-              style={{ background: `var(--${toneOf(state)})` }}
-            />
-            {stateWord(state)} {formatDuration(seconds)}
+        {[...byState].map(([word, { part, seconds }]) => (
+          <span key={word} className="inline-flex items-center gap-1.5">
+            <span aria-hidden="true" className="size-2 rounded-[2px]" style={{ background: inkOf(part) }} />
+            {word} {formatDuration(seconds)}
           </span>
         ))}
         <span className="ml-auto font-medium text-fg">{formatMoney(total, currency)} so far</span>
