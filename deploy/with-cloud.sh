@@ -63,7 +63,7 @@ until_true up
 . "$state/tenon.env"
 TENON_EMAIL=admin@tenon.local TENON_PASSWORD=$TENON_ADMIN_PASSWORD
 export TENON_URL TENON_TOKEN TENON_EMAIL TENON_PASSWORD
-offered() { ./bin/tenon image show "$1" >/dev/null 2>&1; }
+offered() { ./bin/tenon image list 2>/dev/null | grep -q "^$1 "; }
 for image in ${TENON_TEST_IMAGES:-}; do
 	echo "waiting for the image $image"
 	until_true offered "$image"
