@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,9 +34,17 @@ type Config struct {
 	Board   device.Board // nil: the node has no GPUs
 	Door    Door
 	Store   Store
-	Host    Host
-	Timing  Timing
-	Log     *slog.Logger
+	Volumes Volumes           // nil: the node keeps none
+	Labels  map[string]string // rack, zone
+	// Watchdog is told what must end without contact even if this agent can't end
+	// it; nil: there is none.
+	Watchdog Watchdog
+	// Clock is the time since boot, which nobody sets and which counts sleep; nil:
+	// the kernel's.
+	Clock  func() time.Duration
+	Host   Host
+	Timing Timing
+	Log    *slog.Logger
 }
 
 // Timing is how often and how long; zeros take the defaults.
@@ -44,6 +53,7 @@ type Timing struct {
 	Coalesce    time.Duration // changes within it share a report: 20 ms
 	Resync      time.Duration // look at every instance again: 10 s
 	Sample      time.Duration // metrics: 5 s
+	Activity    time.Duration // ask notebooks whether they are busy: 10 s
 	MinBackoff  time.Duration // after the first failure of a step: 500 ms
 	MaxBackoff  time.Duration // 15 s
 	GiveUp      time.Duration // of failures in a row without progress, the instance has failed: 40 s
@@ -60,6 +70,7 @@ func (t Timing) withDefaults() Timing {
 	set(&t.Coalesce, 20*time.Millisecond)
 	set(&t.Resync, 10*time.Second)
 	set(&t.Sample, 5*time.Second)
+	set(&t.Activity, 10*time.Second)
 	set(&t.MinBackoff, 500*time.Millisecond)
 	set(&t.MaxBackoff, 15*time.Second)
 	set(&t.GiveUp, 40*time.Second)
@@ -88,9 +99,15 @@ type Agent struct {
 	wg      sync.WaitGroup
 
 	metrics   metrics
+	contact   *contact
+	streams   streams
+	activity  activities
+	volumes   volumes
+	strays    strayWork
 	inventory atomic.Pointer[device.Inventory]
-	orphans   atomic.Pointer[[]nodewire.Orphan]
+	orphans   atomic.Pointer[orphans]
 	drivers   atomic.Pointer[map[string]string]
+	kinds     atomic.Pointer[[]string]
 	sequence  atomic.Int64
 }
 
@@ -134,6 +151,9 @@ func New(cfg Config) (*Agent, error) {
 		}
 		return cfg.Board.Held(ctx)
 	}}
+	a.contact = newContact(cfg, l)
+	a.volumes.init()
+	a.strays.init()
 	a.metrics.init(int(time.Hour / (5 * time.Second)))
 	return a, nil
 }
@@ -157,6 +177,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	a.wg.Go(func() { a.resyncLoop(ctx) })
 	a.wg.Go(func() { a.sampleLoop(ctx) })
+	a.wg.Go(func() { a.volumeLoop(ctx) })
+	a.wg.Go(func() { a.activityLoop(ctx) })
+	a.wg.Go(func() { a.fenceLoop(ctx) })
 	a.wg.Go(func() { a.reportLoop(ctx) })
 	err := a.cfg.Door.Serve(ctx, a.Handler())
 	cancel()
@@ -218,8 +241,11 @@ func (a *Agent) resyncLoop(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		a.findOrphans(ctx)
+		a.endStrays(ctx)
 		select {
 		case <-tick.C:
+		case <-a.strays.look: // strays alone changed
+			continue
 		case <-ctx.Done():
 			return
 		}
@@ -235,17 +261,33 @@ func (a *Agent) resyncLoop(ctx context.Context) {
 
 // checkDrivers keeps what operators see of each driver.
 func (a *Agent) checkDrivers(ctx context.Context) {
-	m := map[string]string{}
+	m, kinds := map[string]string{}, []string{}
 	for _, d := range a.cfg.Drivers {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		version, err := d.Check(ctx)
 		cancel()
 		if err != nil {
 			version = "unusable: " + err.Error()
+		} else {
+			kinds = append(kinds, kindsOf(d.Name())...)
 		}
 		m[d.Name()] = version
 	}
+	slices.Sort(kinds)
+	kinds = slices.Compact(kinds)
 	a.drivers.Store(&m)
+	a.kinds.Store(&kinds)
+}
+
+// kindsOf are the kinds of instances that a driver runs.
+func kindsOf(driver string) []string {
+	switch driver {
+	case "containerd":
+		return []string{"container", "notebook"}
+	case "libvirt":
+		return []string{"vm"}
+	}
+	return []string{"container", "notebook", "vm"}
 }
 
 // driver finds the one that makes guests of a kind.

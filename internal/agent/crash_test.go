@@ -58,10 +58,18 @@ func scenarios() []scenario {
 			w.engine.Exit("inst_1", 7)
 			pass(2 * time.Second)
 		}, nodewire.GuestFailed, nodewire.ReasonExited, false},
-		{"replaced after a restore of the database", func(w *world, assign func(nodewire.Assignment)) {
+		{"a notebook with a home, to the end", func(w *world, assign func(nodewire.Assignment)) {
+			nb := inst(w, 1, 1, nodewire.DesiredRunning)
+			nb.Kind, nb.Mounts = "notebook", []nodewire.Mount{{VolumeID: "vol_1", Role: "home", Path: "/home/tenon"}}
+			assign(withVolume(assignment("e", 1, nb), nodewire.VolumePresent))
+			nb.Desired, nb.Generation = nodewire.DesiredGone, 2
+			assign(withVolume(assignment("e", 2, nb), nodewire.VolumeGone))
+			assign(withVolume(assignment("e", 3), nodewire.VolumeGone))
+		}, "", "", false},
+		{"known at another epoch after a restore of the database", func(w *world, assign func(nodewire.Assignment)) {
 			assign(assignment("0191", 9, inst(w, 7, 9, nodewire.DesiredRunning)))
 			assign(assignment("0192", 2, inst(w, 5, 4, nodewire.DesiredRunning)))
-		}, nodewire.GuestRunning, "", true},
+		}, nodewire.GuestFailed, nodewire.ReasonStray, true},
 	}
 }
 
@@ -131,6 +139,9 @@ func killAt(t *testing.T, sc scenario, n int, after bool) (blew bool) {
 			t.Errorf("kill at %d: devices held by %d", n, got)
 		}
 		life.end()
+		if left, _ := w.store.List(context.Background()); len(left) != 0 {
+			t.Errorf("kill at %d: volumes left: %+v", n, left)
+		}
 		for _, fault := range w.allFaults() {
 			t.Errorf("kill at %d: %s", n, fault)
 		}

@@ -30,6 +30,11 @@ type view struct {
 	boot  string             // of this host's present run
 	since time.Time          // when this agent began to watch
 	proof time.Time          // when the agent before it last lived; zero: not known
+	// stray: another run of it, from before a restore, is here and stays.
+	stray bool
+	// fenced: the control plane was not heard of for longer than this instance may
+	// run without.
+	fenced bool
 }
 
 // decide maps a view to the next step. It is pure: the same view gives the same
@@ -38,6 +43,8 @@ func decide(v view) (action, *ending) {
 	switch {
 	case v.rec == nil:
 		return actIdle, nil
+	case v.stray:
+		return decideBlocked(v)
 	case v.want == nil:
 		return actForget, nil
 	case len(v.rec.Earlier) > 0, v.guest != nil && v.guest.Epoch != v.want.Epoch:
@@ -54,13 +61,42 @@ func decide(v view) (action, *ending) {
 	return decideRunning(v)
 }
 
+// decideBlocked holds nothing and touches nothing while a stray of the same id is
+// here: what the engine and the board show under that id is the stray's.
+func decideBlocked(v view) (action, *ending) {
+	switch end := v.rec.End; {
+	case v.want == nil:
+		return actForget, nil
+	case v.want.Desired == nodewire.DesiredGone && (end == nil || end.State != nodewire.GuestGone):
+		return actEnd, &ending{State: nodewire.GuestGone, Reason: nodewire.ReasonAsked, Done: true}
+	case end != nil:
+		return actIdle, nil
+	case v.want.Desired == nodewire.DesiredStopped:
+		return actEnd, &ending{State: nodewire.GuestStopped, Reason: nodewire.ReasonAsked, Done: true}
+	}
+	return actEnd, &ending{
+		State: nodewire.GuestFailed, Reason: nodewire.ReasonStray, Done: true,
+		Message: "another run of it, from before the control plane was restored, goes on at this node until an operator ends it",
+	}
+}
+
 func decideRunning(v view) (action, *ending) {
 	switch {
-	case v.guest == nil && v.rec.RunGeneration == v.want.Generation:
+	case v.fenced && !endedUnfenced(v):
+		return actEnd, &ending{
+			State: nodewire.GuestFailed, Reason: nodewire.ReasonFenced, RanForSeconds: ran(v),
+			Message: fmt.Sprintf("its node had no contact with the control plane for %d s and ended it", v.want.StopAfterSeconds),
+		}
+	case v.guest == nil && v.rec.RunGeneration != 0 && v.rec.counts(v.rec.RunGeneration) == v.want.Generation:
 		return actEnd, interrupted(v)
+	case v.guest == nil && v.rec.RunGeneration == 0 && v.want.Expected:
+		return actEnd, &ending{
+			State: nodewire.GuestFailed, Reason: nodewire.ReasonInterrupted,
+			Message: "it ran when the backup was made that the control plane was restored from, and nothing of it is left at its node",
+		}
 	case v.guest == nil, v.guest.State == hypervisor.Prepared:
 		return actMake, nil
-	case v.guest.Generation != v.want.Generation:
+	case v.rec.counts(v.guest.Generation) != v.want.Generation:
 		return actRestart, nil
 	case v.guest.State == hypervisor.Running:
 		return actWatch, nil
@@ -70,6 +106,15 @@ func decideRunning(v view) (action, *ending) {
 		return actEnd, interrupted(v)
 	}
 	return actEnd, exited(v)
+}
+
+// endedUnfenced: it ended with its node's boot or by itself, and not by the
+// watchdog's hand, which kills.
+func endedUnfenced(v view) bool {
+	if v.rec.RunBoot != "" && v.rec.RunBoot != v.boot {
+		return true
+	}
+	return v.guest != nil && v.guest.State == hypervisor.Exited && v.guest.ExitCode != 137
 }
 
 // killedUnwatched tells a guest that was killed with its node's services, before
@@ -103,6 +148,8 @@ func exited(v view) *ending {
 	switch {
 	case v.guest.OOMKilled:
 		e.Reason, e.Message = nodewire.ReasonOOM, fmt.Sprintf("it needed more than its %d MiB of memory", v.want.MemoryMiB)
+	case code == 0 && v.want.Kind == "vm":
+		e.State, e.Reason, e.Message = nodewire.GuestStopped, nodewire.ReasonPowerOff, "it switched itself off"
 	case code == 0:
 		e.State, e.Message = nodewire.GuestStopped, "it ended by itself"
 	default:

@@ -4,11 +4,15 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -77,6 +81,43 @@ func (d *RemoteDoor) Report(ctx context.Context, r nodewire.Report) (nodewire.Re
 	var answer nodewire.ReportAnswer
 	err := postJSON(ctx, d.client, d.url+nodewire.PathReports, r, &answer)
 	return answer, err
+}
+
+// Secrets fetches what an instance needs and the ledger must not hold.
+func (d *RemoteDoor) Secrets(ctx context.Context, id string) (out nodewire.Secrets, err error) {
+	path := strings.Replace(nodewire.PathSecrets, "{id}", url.PathEscape(id), 1)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.url+path, nil)
+	if err != nil {
+		return out, fmt.Errorf("fetch secrets: %w", err)
+	}
+	res, err := d.client.Do(req)
+	if err != nil {
+		return out, fmt.Errorf("fetch secrets: %w", err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode != http.StatusOK {
+		return out, fmt.Errorf("fetch secrets: the node door answered %s", res.Status) // its body stays out of logs
+	}
+	if err := json.NewDecoder(io.LimitReader(res.Body, maxSecrets)).Decode(&out); err != nil {
+		return nodewire.Secrets{}, errors.New("fetch secrets: the answer is not what was expected")
+	}
+	return out, nil
+}
+
+const maxSecrets = 1 << 20
+
+// secrets is how an instance's are fetched when they are needed; nil: it has none.
+func (a *Agent) secrets(want *nodewire.Instance) func(context.Context) (nodewire.Secrets, error) {
+	if !want.HasUserData && !want.Image.Private {
+		return nil
+	}
+	door, ok := a.cfg.Door.(interface {
+		Secrets(ctx context.Context, id string) (nodewire.Secrets, error)
+	})
+	if !ok {
+		return nil
+	}
+	return func(ctx context.Context) (nodewire.Secrets, error) { return door.Secrets(ctx, want.ID) }
 }
 
 // Serve implements Door.

@@ -42,6 +42,7 @@ func (a *Agent) getExec(w http.ResponseWriter, r *http.Request) {
 	// The request's own context ends with the hijack; the agent's must do.
 	ctx, cancel := context.WithCancel(a.context())
 	defer cancel()
+	defer a.streams.join(id, true)()
 	a.serveExec(ctx, cancel, conn, id, d, req)
 }
 

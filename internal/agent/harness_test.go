@@ -19,6 +19,7 @@ import (
 	"github.com/tenon-cloud/tenon/internal/hypervisor"
 	"github.com/tenon-cloud/tenon/internal/hypervisor/fake"
 	"github.com/tenon-cloud/tenon/internal/nodewire"
+	"github.com/tenon-cloud/tenon/internal/volume"
 )
 
 // container is a small instance without GPUs.
@@ -34,12 +35,16 @@ type fakeDoor struct {
 	mu      sync.Mutex
 	reports []nodewire.Report
 	at      []time.Time
+	cut     bool // the network between node and control plane
 	handler http.Handler
 }
 
 func (d *fakeDoor) Report(_ context.Context, r nodewire.Report) (nodewire.ReportAnswer, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.cut {
+		return nodewire.ReportAnswer{}, errors.New("no route to host")
+	}
 	d.reports = append(d.reports, r)
 	d.at = append(d.at, time.Now())
 	return nodewire.ReportAnswer{Sequence: r.Sequence, NextSeconds: 5}, nil
@@ -51,6 +56,12 @@ func (d *fakeDoor) Serve(ctx context.Context, h http.Handler) error {
 	d.mu.Unlock()
 	<-ctx.Done()
 	return nil
+}
+
+func (d *fakeDoor) setCut(cut bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cut = cut
 }
 
 func (d *fakeDoor) last() nodewire.Report {
@@ -120,6 +131,9 @@ type world struct {
 	disk   Store
 	timing Timing
 	boot   string
+	base   time.Time // of the boot
+	store  *volume.Memory
+	dog    Watchdog
 
 	mu     sync.Mutex
 	faults []string
@@ -131,7 +145,7 @@ func newWorld(t testing.TB, dir string, opts fake.Options) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &world{engine: fake.New(opts), board: b, disk: &MemoryStore{}, boot: "boot-1"}
+	return &world{engine: fake.New(opts), board: b, disk: &MemoryStore{}, boot: "boot-1", base: time.Now().Add(-time.Hour), store: volume.NewMemory()}
 }
 
 func (w *world) fault(format string, args ...any) {
@@ -163,10 +177,13 @@ func (w *world) start(t testing.TB, f *fuse) *node {
 	n := &node{door: &fakeDoor{}, fuse: f, stop: cancel, done: make(chan struct{})}
 	a, err := New(Config{
 		NodeID: "node_1", CloudID: "c1", Version: "test", Door: n.door,
-		Drivers: []hypervisor.Driver{&fusedDriver{w.engine, f}},
-		Board:   &fusedBoard{w.board, f, w},
-		Store:   &fusedStore{w.disk, f},
-		Host:    Host{VCPU: 8, MemoryMiB: 1024, BootID: w.boot}, Timing: w.timing,
+		Drivers:  []hypervisor.Driver{&fusedDriver{w.engine, f}},
+		Board:    &fusedBoard{w.board, f, w},
+		Store:    &fusedStore{w.disk, f},
+		Volumes:  &fusedVolumes{w.store, f},
+		Watchdog: w.dog,
+		Clock:    func() time.Duration { return time.Since(w.base) },
+		Host:     Host{VCPU: 8, MemoryMiB: 1024, BootID: w.boot}, Timing: w.timing,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -193,6 +210,20 @@ type fusedStore struct {
 
 func (s *fusedStore) Save(raw []byte) error {
 	return s.f.effect(func() error { return s.Store.Save(raw) })
+}
+
+type fusedVolumes struct {
+	*volume.Memory
+	f *fuse
+}
+
+func (v *fusedVolumes) Ensure(ctx context.Context, want nodewire.Volume) (folder string, err error) {
+	err = v.f.effect(func() error { folder, err = v.Memory.Ensure(ctx, want); return err })
+	return folder, err
+}
+
+func (v *fusedVolumes) Remove(ctx context.Context, id string) error {
+	return v.f.effect(func() error { return v.Memory.Remove(ctx, id) })
 }
 
 type fusedDriver struct {

@@ -6,15 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/tenon-cloud/tenon/internal/durable"
 	"github.com/tenon-cloud/tenon/internal/nodewire"
 )
 
@@ -29,6 +25,17 @@ type Store interface {
 	Beat(now time.Time) error
 	// LastBeat is the latest note; zero: there is none.
 	LastBeat() time.Time
+	// KeepContact notes when the control plane was last heard of; like Beat.
+	KeepContact(c Contact) error
+	// LastContact is the latest such note, if there is one.
+	LastContact() (c Contact, ok bool)
+}
+
+// Contact is when the control plane was last heard of, on a clock that no one
+// sets and that counts sleep: time since this boot.
+type Contact struct {
+	BootID string        `json:"boot_id"`
+	At     time.Duration `json:"at"`
 }
 
 // state is what the ledger holds. A snapshot is never changed once it is
@@ -36,6 +43,12 @@ type Store interface {
 type state struct {
 	Assignment *nodewire.Assignment `json:"assignment,omitempty"`
 	Records    map[string]record    `json:"records"`
+	// Strays are what ran here before the control plane was restored and that its
+	// new era doesn't know: they go on until an operator lets them go.
+	Strays map[string]stray `json:"strays,omitempty"`
+	// Kept are the volumes that were made here: one that is missing later was lost,
+	// and is not made anew in silence.
+	Kept map[string]bool `json:"kept,omitempty"`
 
 	byID map[string]*nodewire.Instance // of Assignment
 }
@@ -51,6 +64,24 @@ type record struct {
 	RunGeneration int64   `json:"run_generation,omitempty"`
 	RunBoot       string  `json:"run_boot,omitempty"`
 	End           *ending `json:"end,omitempty"` // the run's end, once it is decided
+	// Volumes are those that its guest may have mounted.
+	Volumes []string `json:"volumes,omitempty"`
+	// Adopted says what a guest counts as that a restored control plane knows at an
+	// earlier generation: it is not restarted for that.
+	Adopted *adoption `json:"adopted,omitempty"`
+}
+
+type adoption struct {
+	Guest int64 `json:"guest"` // generation that it runs with
+	As    int64 `json:"as"`    // generation that it counts as
+}
+
+// counts is the generation that one of the engine's counts as.
+func (r *record) counts(generation int64) int64 {
+	if r.Adopted != nil && r.Adopted.Guest == generation {
+		return r.Adopted.As
+	}
+	return generation
 }
 
 // ending is how a run ended.
@@ -63,6 +94,19 @@ type ending struct {
 	RanForSeconds float64   `json:"ran_for_seconds,omitempty"`
 	At            time.Time `json:"at"`
 	Done          bool      `json:"done"` // process and devices are proven gone
+}
+
+// fill makes the maps that are not there.
+func (s *state) fill() {
+	if s.Records == nil {
+		s.Records = map[string]record{}
+	}
+	if s.Strays == nil {
+		s.Strays = map[string]stray{}
+	}
+	if s.Kept == nil {
+		s.Kept = map[string]bool{}
+	}
 }
 
 func (s *state) want(id string) *nodewire.Instance { return s.byID[id] }
@@ -115,7 +159,8 @@ func openLedger(store Store) (*ledger, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read ledger: %w", err)
 	}
-	s := &state{Records: map[string]record{}}
+	s := &state{}
+	s.fill()
 	if raw != nil {
 		if err := decodeLedger(raw, s); err != nil {
 			return nil, fmt.Errorf("read ledger %s: %w. This node does not guess what it holds: restore the file from a backup, "+
@@ -142,9 +187,7 @@ func decodeLedger(raw []byte, s *state) error {
 	if err := json.Unmarshal(e.State, s); err != nil {
 		return fmt.Errorf("the file is damaged: %w", err)
 	}
-	if s.Records == nil {
-		s.Records = map[string]record{}
-	}
+	s.fill()
 	s.assign(s.Assignment)
 	return nil
 }
@@ -173,7 +216,11 @@ func (l *ledger) update(apply func(*state) error) error {
 
 	next := l.snapshot()
 	for _, c := range batch {
-		trial := &state{Assignment: next.Assignment, byID: next.byID, Records: maps.Clone(next.Records)}
+		trial := &state{
+			Assignment: next.Assignment, byID: next.byID, Records: maps.Clone(next.Records),
+			Strays: maps.Clone(next.Strays), Kept: maps.Clone(next.Kept),
+		}
+		trial.fill()
 		if c.err = c.apply(trial); c.err == nil {
 			next = trial
 		}
@@ -206,94 +253,5 @@ func (l *ledger) save(s *state) error {
 	if err := l.store.Save(raw); err != nil {
 		return fmt.Errorf("write ledger %s: %w", l.store.Where(), err)
 	}
-	return nil
-}
-
-// FileStore is a Store in one file.
-type FileStore string
-
-// Where implements Store.
-func (f FileStore) Where() string { return string(f) }
-
-// Load implements Store.
-func (f FileStore) Load() ([]byte, error) {
-	raw, err := os.ReadFile(string(f))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err == nil && raw == nil {
-		raw = []byte{}
-	}
-	return raw, err
-}
-
-// Save implements Store: the old document or the new one is there after a crash.
-func (f FileStore) Save(raw []byte) error { return writeDurably(string(f), raw) }
-
-func (f FileStore) beatFile() string { return string(f) + ".alive" }
-
-// Beat implements Store.
-func (f FileStore) Beat(now time.Time) error {
-	return os.WriteFile(f.beatFile(), []byte(now.UTC().Format(time.RFC3339Nano)), 0o600)
-}
-
-// LastBeat implements Store.
-func (f FileStore) LastBeat() time.Time {
-	raw, err := os.ReadFile(f.beatFile())
-	if err != nil {
-		return time.Time{}
-	}
-	at, err := time.Parse(time.RFC3339Nano, string(raw))
-	if err != nil {
-		return time.Time{} // cut off as it was written
-	}
-	return at
-}
-
-// writeDurably replaces a file (0600) and makes its folder where there is none.
-func writeDurably(path string, raw []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	return durable.WriteFile(path, raw, 0o600)
-}
-
-// MemoryStore is a Store for nodes that are simulated inside one process.
-type MemoryStore struct {
-	mu   sync.Mutex
-	raw  []byte
-	beat time.Time
-}
-
-// Beat implements Store.
-func (m *MemoryStore) Beat(now time.Time) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.beat = now
-	return nil
-}
-
-// LastBeat implements Store.
-func (m *MemoryStore) LastBeat() time.Time {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.beat
-}
-
-// Where implements Store.
-func (m *MemoryStore) Where() string { return "memory" }
-
-// Load implements Store.
-func (m *MemoryStore) Load() ([]byte, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.raw, nil
-}
-
-// Save implements Store.
-func (m *MemoryStore) Save(raw []byte) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.raw = raw
 	return nil
 }

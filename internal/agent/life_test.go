@@ -195,23 +195,6 @@ func TestNewerGenerationRestartsAndNewerEpochReplaces(t *testing.T) {
 	})
 }
 
-func TestNewEraWithSmallerEpochs(t *testing.T) {
-	t.Parallel()
-	bubble(t, fake.Options{}, func(t *testing.T, w *world, n *node) {
-		mustAssign(t, n, assignment("0191", 70, withDevice(w, container("inst_1", 7))))
-		pass(time.Second)
-		// The database was restored from before epoch 7.
-		mustAssign(t, n, assignment("0192", 3, withDevice(w, container("inst_1", 5))))
-		pass(2 * time.Second)
-		if r := expect(t, n, "inst_1", nodewire.GuestRunning, ""); r.Epoch != 5 {
-			t.Errorf("%+v", r)
-		}
-		if g := guests(t, w); len(g) != 1 || g[0].Epoch != 5 || held(t, w) != 1 {
-			t.Errorf("guests: %+v, held by %d", g, held(t, w))
-		}
-	})
-}
-
 func TestSlowPullDelaysNobodyAndCanBeGivenUp(t *testing.T) {
 	t.Parallel()
 	opts := fake.Options{Hook: func(ctx context.Context, step, id string) error {

@@ -15,7 +15,7 @@ func (a *Agent) reportLoop(ctx context.Context) {
 	a.awaitFirstLook(ctx)
 	wait := 100 * time.Millisecond
 	for ctx.Err() == nil {
-		sent := time.Now()
+		sent, heard := time.Now(), a.contact.clock()
 		call, cancel := context.WithTimeout(ctx, 10*time.Second)
 		answer, err := a.cfg.Door.Report(call, a.Report())
 		cancel()
@@ -29,6 +29,10 @@ func (a *Agent) reportLoop(ctx context.Context) {
 			wait = min(2*wait, a.t.Report)
 			continue
 		}
+		if a.contact.expire() {
+			a.sync()
+		}
+		a.contact.made(heard) // as of its sending: the control plane took it later
 		wait = 100 * time.Millisecond
 		interval := a.t.Report
 		if n := answer.NextSeconds; n >= 1 && n <= 60 {
@@ -93,7 +97,13 @@ func (a *Agent) Report() nodewire.Report {
 		r.GPUs, r.ProbeOK = inv.GPUs, inv.OK
 	}
 	if o := a.orphans.Load(); o != nil {
-		r.Orphans = *o
+		r.Orphans = append(r.Orphans, o.list...)
+	}
+	a.quarantine(&r)
+	a.volumes.report(&r)
+	r.Labels, r.Watchdog = a.cfg.Labels, a.contact.watched()
+	if k := a.kinds.Load(); k != nil {
+		r.Kinds = *k
 	}
 	if d := a.drivers.Load(); d != nil {
 		r.Drivers = *d
@@ -106,6 +116,7 @@ func (a *Agent) Report() nodewire.Report {
 	a.mu.Unlock()
 	for _, w := range workers {
 		if ir, known := w.report(now); known {
+			ir.Activity = a.activityOf(ir, now)
 			r.Instances = append(r.Instances, ir)
 		}
 	}
@@ -136,45 +147,4 @@ func (a *Agent) takeInventory(ctx context.Context) {
 		inv.GPUs = []nodewire.GPU{}
 	}
 	a.inventory.Store(&inv)
-}
-
-// findOrphans lists what is here and was never ours. What is forgotten or
-// assigned while the lists are read is in one of the two snapshots.
-func (a *Agent) findOrphans(ctx context.Context) {
-	before := a.ledger.snapshot()
-	found := []nodewire.Orphan{}
-	add := func(driver, id, what string) {
-		if _, ours := before.Records[id]; !ours {
-			found = append(found, nodewire.Orphan{Driver: driver, ID: id, What: what})
-		}
-	}
-	for name, j := range a.guests {
-		list, err := j.fresh(ctx)
-		if err != nil {
-			a.log.Warn("list guests", "driver", name, "error", err)
-			return // unknown: what was found before stands
-		}
-		for id, g := range list {
-			add(name, id, "guest, "+string(g.State))
-		}
-	}
-	held, err := a.held.fresh(ctx)
-	if err != nil {
-		a.log.Warn("list held devices", "error", err)
-		return
-	}
-	for id := range held {
-		add("device", id, "GPU share")
-	}
-	after := a.ledger.snapshot()
-	orphans := found[:0]
-	for _, o := range found {
-		if _, ours := after.Records[o.ID]; !ours {
-			orphans = append(orphans, o)
-		}
-	}
-	sort.Slice(orphans, func(i, j int) bool {
-		return orphans[i].Driver+orphans[i].ID < orphans[j].Driver+orphans[j].ID
-	})
-	a.orphans.Store(&orphans)
 }

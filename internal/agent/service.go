@@ -21,6 +21,9 @@ func (a *Agent) Handler() http.Handler {
 	mux.HandleFunc("PUT "+nodewire.PathAssignment, a.putAssignment)
 	mux.HandleFunc("GET "+nodewire.PathLogs, a.getLogs)
 	mux.HandleFunc("GET "+nodewire.PathExec, a.getExec)
+	mux.HandleFunc("GET "+nodewire.PathPort, a.getPort)
+	mux.HandleFunc("GET "+nodewire.PathConsole, a.getConsole)
+	mux.HandleFunc("GET "+nodewire.PathScreen, a.getScreen)
 	mux.HandleFunc("GET "+nodewire.PathMetrics, a.getMetrics)
 	mux.HandleFunc("GET "+nodewire.PathGPUMetrics, a.getGPUMetrics)
 	mux.HandleFunc("GET "+nodewire.PathNodeHealth, func(w http.ResponseWriter, _ *http.Request) {
@@ -45,7 +48,8 @@ func (a *Agent) putAssignment(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "read assignment: "+err.Error())
 		return
 	}
-	held, err := a.Assign(as)
+	heard := a.contact.clock()
+	held, err := a.assign(as, func() { a.contact.made(heard) })
 	switch {
 	case err == nil:
 		answer(w, http.StatusOK, nodewire.Held{Version: held})

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tenon-cloud/tenon/internal/agent/watchdog"
 	"github.com/tenon-cloud/tenon/internal/hypervisor"
 	"github.com/tenon-cloud/tenon/internal/nodewire"
 )
@@ -71,6 +72,12 @@ func (w *worker) showRunning(g *hypervisor.Guest, want *nodewire.Instance) {
 		p.state, p.reason, p.message, p.progress = nodewire.GuestRunning, "", "", nil
 		p.exitCode, p.lastLines, p.ran = nil, "", 0
 		p.address = g.Address
+		if g.PID > 0 && (p.process == nil || p.process.PID != g.PID) {
+			p.process = nil
+			if process, err := watchdog.ProcessOf(g.PID); err == nil {
+				p.process = &process
+			}
+		}
 	})
 }
 

@@ -34,8 +34,12 @@ func (w *worker) make(ctx context.Context, v view) error {
 	defer dog.Stop()
 
 	began := time.Now()
-	spec := hypervisor.Spec{Instance: *v.want}
-	err := d.Prepare(ctx, spec, func(step, message string, percent int) {
+	spec := hypervisor.Spec{Instance: *v.want, Secrets: w.a.secrets(v.want)}
+	var err error
+	if spec.Folders, err = w.folders(ctx, v.want); err != nil {
+		return err
+	}
+	err = d.Prepare(ctx, spec, func(step, message string, percent int) {
 		dog.Reset(w.a.t.StepTimeout)
 		w.progress(step, message, percent)
 	})
@@ -51,6 +55,9 @@ func (w *worker) make(ctx context.Context, v view) error {
 		}
 	}
 	granted := time.Now()
+	if w.a.contact.fenced(v.want) {
+		return errSuperseded // the time ran out while it was made
+	}
 	g, err := d.Start(ctx, spec)
 	if err != nil {
 		return asFailure(ctx, err, nodewire.ReasonStart, "the instance could not be started")
@@ -120,7 +127,7 @@ func (w *worker) progress(step, message string, percent int) {
 // watch publishes a running guest and records that it was started.
 func (w *worker) watch(v view) error {
 	w.showRunning(v.guest, v.want)
-	if v.rec.RunGeneration == v.want.Generation && v.rec.RunBoot == w.a.cfg.Host.BootID {
+	if v.rec.RunGeneration == v.guest.Generation && v.rec.RunBoot == w.a.cfg.Host.BootID {
 		return nil
 	}
 	return w.a.ledger.update(func(s *state) error {
@@ -198,8 +205,12 @@ func (w *worker) writeEnd(want *nodewire.Instance, e ending) error {
 // finish gives everything back, proves it and reports the end.
 func (w *worker) finish(ctx context.Context, v view) error {
 	e := *v.rec.End
+	wait := grace(v.want)
+	if e.Reason == nodewire.ReasonFenced {
+		wait = min(wait, fenceGrace)
+	}
 	if v.guest != nil {
-		g, err := w.a.driver(v.rec.Kind).Stop(ctx, w.id, grace(v.want))
+		g, err := w.a.driver(v.rec.Kind).Stop(ctx, w.id, wait)
 		if err != nil && !errors.Is(err, hypervisor.ErrNoGuest) {
 			return fmt.Errorf("stop guest: %w", err)
 		}
@@ -211,7 +222,7 @@ func (w *worker) finish(ctx context.Context, v view) error {
 			e.LastLines = w.lastLines(ctx, v.rec.Kind)
 		}
 	}
-	if err := w.giveBack(ctx, v, append([]int64{v.rec.Epoch}, v.rec.Earlier...), e.State != nodewire.GuestGone, grace(v.want)); err != nil {
+	if err := w.giveBack(ctx, v, append([]int64{v.rec.Epoch}, v.rec.Earlier...), e.State != nodewire.GuestGone, wait); err != nil {
 		return err
 	}
 	e.Done = true
@@ -228,6 +239,9 @@ func (w *worker) finish(ctx context.Context, v view) error {
 
 // forget leaves no trace of an instance that is no longer assigned.
 func (w *worker) forget(ctx context.Context, v view) error {
+	if v.stray { // what is here is the stray's
+		return w.dropRecord()
+	}
 	epochs := append([]int64{v.rec.Epoch}, v.rec.Earlier...)
 	if v.guest != nil {
 		epochs = append(epochs, v.guest.Epoch)
@@ -235,6 +249,10 @@ func (w *worker) forget(ctx context.Context, v view) error {
 	if err := w.giveBack(ctx, v, epochs, false, defaultGrace); err != nil {
 		return err
 	}
+	return w.dropRecord()
+}
+
+func (w *worker) dropRecord() error {
 	return w.a.ledger.update(func(s *state) error {
 		if s.want(w.id) != nil {
 			return errSuperseded

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tenon-cloud/tenon/internal/agent/watchdog"
 	"github.com/tenon-cloud/tenon/internal/hypervisor"
 	"github.com/tenon-cloud/tenon/internal/nodewire"
 )
@@ -34,14 +35,17 @@ type intent struct {
 	epoch      int64
 	generation int64
 	desired    string
+	stray      bool
+	fenced     bool
 }
 
-func intentOf(s *state, id string) intent {
+func (a *Agent) intentOf(s *state, id string) intent {
 	w := s.want(id)
+	_, stray := s.Strays[id]
 	if w == nil {
-		return intent{}
+		return intent{stray: stray}
 	}
-	return intent{true, w.Epoch, w.Generation, w.Desired}
+	return intent{true, w.Epoch, w.Generation, w.Desired, stray, a.contact.fenced(w)}
 }
 
 // published is what reports tell of an instance.
@@ -56,10 +60,11 @@ type published struct {
 	exitCode   *int
 	lastLines  string
 	address    string
-	since      time.Time // of state; monotonic
-	runSince   time.Time // of a running guest
-	seen       time.Time // when it was last seen to run
-	ran        float64   // of an ended one, seconds
+	process    *watchdog.Process // of a guest without a control group of its own
+	since      time.Time         // of state; monotonic
+	runSince   time.Time         // of a running guest
+	seen       time.Time         // when it was last seen to run
+	ran        float64           // of an ended one, seconds
 }
 
 // failures are those of one step in a row.
@@ -88,7 +93,7 @@ func (w *worker) nudge() {
 // it if it is making what is no longer wanted. What ends a run goes on: to break
 // off the giving back would only leave more to give back.
 func (w *worker) poke(s *state) {
-	now := intentOf(s, w.id)
+	now := w.a.intentOf(s, w.id)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.intent == now {
@@ -128,7 +133,7 @@ func (w *worker) rest(ctx context.Context, d time.Duration) {
 			w.mu.Lock()
 			failing, served := w.fails.count > 0, w.intent
 			w.mu.Unlock()
-			if !failing || intentOf(w.a.ledger.snapshot(), w.id) != served {
+			if !failing || w.a.intentOf(w.a.ledger.snapshot(), w.id) != served {
 				return
 			}
 		}
@@ -153,7 +158,7 @@ func (w *worker) once(ctx context.Context) (again time.Duration, forgotten bool)
 	step, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w.mu.Lock()
-	now := intentOf(w.a.ledger.snapshot(), w.id)
+	now := w.a.intentOf(w.a.ledger.snapshot(), w.id)
 	if now != w.intent || w.fails.since.IsZero() {
 		w.fails = failures{since: time.Now()}
 	}
@@ -166,7 +171,7 @@ func (w *worker) once(ctx context.Context) (again time.Duration, forgotten bool)
 	}()
 	// Read after the intent is set: a change from here on interrupts the step.
 	s := w.a.ledger.snapshot()
-	if intentOf(s, w.id) != now {
+	if w.a.intentOf(s, w.id) != now {
 		return 0, false
 	}
 
@@ -202,6 +207,8 @@ func (w *worker) lastProof() time.Time {
 // step looks and does one thing.
 func (w *worker) step(ctx context.Context, s *state) (action, error) {
 	v := view{want: s.want(w.id), boot: w.a.cfg.Host.BootID, since: w.a.since, proof: w.lastProof()}
+	_, v.stray = s.Strays[w.id]
+	v.fenced = w.a.contact.fenced(v.want)
 	if rec, ok := s.Records[w.id]; ok {
 		v.rec = &rec
 	}
@@ -218,7 +225,7 @@ func (w *worker) step(ctx context.Context, s *state) (action, error) {
 	w.mu.Lock()
 	w.making = did == actMake
 	w.mu.Unlock()
-	if intentOf(w.a.ledger.snapshot(), w.id) != intentOf(s, w.id) {
+	if w.a.intentOf(w.a.ledger.snapshot(), w.id) != w.a.intentOf(s, w.id) {
 		return did, errSuperseded // it changed while we looked
 	}
 	switch did {
