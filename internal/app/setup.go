@@ -7,39 +7,11 @@ import (
 	"time"
 
 	"github.com/tenon-cloud/tenon/internal/authn"
-	"github.com/tenon-cloud/tenon/internal/billing"
 	"github.com/tenon-cloud/tenon/internal/cloud"
-	"github.com/tenon-cloud/tenon/internal/gpu"
 	"github.com/tenon-cloud/tenon/internal/postgres"
 )
 
 const defaultName = "default"
-
-// firstFlavors are what a new cloud offers: shapes that its local board (two
-// H100, one of them cut, and a cut A100) can take, with little vCPU and memory,
-// since the local node is small.
-func firstFlavors() []cloud.Flavor {
-	slice := func(model, profile string) cloud.Shape {
-		return cloud.Shape{GPUCount: 1, GPUModel: model, GPUMode: cloud.ModeMIG, GPUProfile: profile, VCPU: 1, MemoryMiB: 512, DiskMiB: 2048}
-	}
-	whole := func(model string) cloud.Shape {
-		return cloud.Shape{GPUCount: 1, GPUModel: model, GPUMode: cloud.ModeWhole, GPUProfile: gpu.Whole, VCPU: 2, MemoryMiB: 1024, DiskMiB: 4096}
-	}
-	return []cloud.Flavor{
-		{Name: "cpu-small", Description: "1 vCPU and 512 MiB, no GPU", Shape: cloud.Shape{VCPU: 1, MemoryMiB: 512, DiskMiB: 2048}},
-		{Name: "cpu-medium", Description: "2 vCPU and 1 GiB, no GPU", Shape: cloud.Shape{VCPU: 2, MemoryMiB: 1024, DiskMiB: 4096}},
-		{Name: "h100-1g-10gb", Description: "An eighth of an H100's memory", Shape: slice("h100-80gb", "1g")},
-		{Name: "h100-1g-20gb", Description: "One compute slice of an H100 with a quarter of its memory", Shape: slice("h100-80gb", "1g2")},
-		{Name: "h100-2g-20gb", Description: "A quarter of an H100's memory", Shape: slice("h100-80gb", "2g")},
-		{Name: "h100-3g-40gb", Description: "Half of an H100's memory", Shape: slice("h100-80gb", "3g")},
-		{Name: "h100-4g-40gb", Description: "Half of an H100's memory, four of its seven compute slices", Shape: slice("h100-80gb", "4g")},
-		{Name: "h100-7g-80gb", Description: "All of a cut H100", Shape: slice("h100-80gb", "7g")},
-		{Name: "h100-1x", Description: "A whole H100", Shape: whole("h100-80gb")},
-		{Name: "a100-1g-10gb", Description: "An eighth of an A100's memory", Shape: slice("a100-80gb", "1g")},
-		{Name: "a100-2g-20gb", Description: "A quarter of an A100's memory", Shape: slice("a100-80gb", "2g")},
-		{Name: "a100-3g-40gb", Description: "Half of an A100's memory", Shape: slice("a100-80gb", "3g")},
-	}
-}
 
 // Setup makes what a new cloud needs: an organisation and a project named
 // default, the pool, the flavors, the price list and an administrator, who owns
@@ -99,22 +71,6 @@ func (a *App) Setup(ctx context.Context, in SetupInput) (SetupResult, error) {
 	return out, err
 }
 
-func firstOffers(ctx context.Context, tx *postgres.Tx, now time.Time) error {
-	for _, f := range firstFlavors() {
-		f.ID, f.CreatedAt = cloud.FlavorID{}.New(), now
-		if err := postgres.FlavorAdd(ctx, tx, f); err != nil {
-			return err
-		}
-	}
-	for _, p := range billing.FirstPrices(now) {
-		row := postgres.Price{ID: cloud.PriceID{}.New(), SKU: p.SKU, Currency: currency, MicrosPerHour: p.MicrosPerHour, StartsAt: p.StartsAt}
-		if err := postgres.PriceAdd(ctx, tx, row); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // setUp looks whether it is done.
 func (a *App) setUp(ctx context.Context, email string) (out SetupResult, done bool, err error) {
 	err = a.db.InSystem(ctx, func(tx *postgres.Tx) error {
@@ -137,7 +93,7 @@ func (a *App) setUp(ctx context.Context, email string) (out SetupResult, done bo
 			return err
 		}
 		out.UserID = u.ID
-		return nil
+		return laterOffers(ctx, tx)
 	})
 	return out, done, err
 }

@@ -33,18 +33,24 @@ func TestForeignIsMissing(t *testing.T) {
 	project, id := made.ProjectID.String(), made.ID.String()
 	for what, call := range map[string]func(project, id string) error{
 		"project": func(p, _ string) error { _, err := h.ProjectGet(ctx, other, p); return err },
-		"update":  func(p, _ string) error { _, err := h.ProjectUpdate(ctx, other, p, app.ProjectChange{DisplayName: new(string)}); return err },
-		"quotas":  func(p, _ string) error { _, err := h.QuotaList(ctx, other, p); return err },
-		"usage":   func(p, _ string) error { _, err := h.Usage(ctx, other, p, app.UsageQuery{}); return err },
-		"stream":  func(p, _ string) error { _, err := h.EventStream(ctx, other, p, ""); return err },
+		"update": func(p, _ string) error {
+			_, err := h.ProjectUpdate(ctx, other, p, app.ProjectChange{DisplayName: new(string)})
+			return err
+		},
+		"quotas": func(p, _ string) error { _, err := h.QuotaList(ctx, other, p); return err },
+		"usage":  func(p, _ string) error { _, err := h.Usage(ctx, other, p, app.UsageQuery{}); return err },
+		"stream": func(p, _ string) error { _, err := h.EventStream(ctx, other, p, ""); return err },
 		"list": func(p, _ string) error {
 			_, err := h.InstanceList(ctx, other, p, app.InstanceFilter{}, app.Page{})
 			return err
 		},
-		"create":              func(p, _ string) error { _, err := h.InstanceCreate(ctx, other, p, web("x")); return err },
-		"get":                 func(p, i string) error { _, err := h.InstanceGet(ctx, other, p, i); return err },
-		"get through own":     func(_, i string) error { _, err := h.InstanceGet(ctx, other, "default", i); return err },
-		"stop through own":    func(_, i string) error { _, err := h.InstanceStop(ctx, other, "default", i, app.StopInput{}, 0); return err },
+		"create":          func(p, _ string) error { _, err := h.InstanceCreate(ctx, other, p, web("x")); return err },
+		"get":             func(p, i string) error { _, err := h.InstanceGet(ctx, other, p, i); return err },
+		"get through own": func(_, i string) error { _, err := h.InstanceGet(ctx, other, "default", i); return err },
+		"stop through own": func(_, i string) error {
+			_, err := h.InstanceStop(ctx, other, "default", i, app.StopInput{}, 0)
+			return err
+		},
 		"delete":              func(p, i string) error { _, err := h.InstanceDelete(ctx, other, p, i, 0); return err },
 		"delete through own":  func(_, i string) error { _, err := h.InstanceDelete(ctx, other, "default", i, 0); return err },
 		"restart through own": func(_, i string) error { _, err := h.InstanceRestart(ctx, other, "default", i, 0); return err },
@@ -56,7 +62,7 @@ func TestForeignIsMissing(t *testing.T) {
 			_, err := h.InstanceFor(ctx, other, authz.InstanceExec, "default", i, false)
 			return err
 		},
-		"ticket":       func(_, i string) error { _, err := h.ExecTicketCreate(ctx, other, "default", i); return err },
+		"ticket":       func(_, i string) error { _, err := h.TicketCreate(ctx, other, "default", i, "exec", 0); return err },
 		"organisation": func(_, _ string) error { _, err := h.OrgGet(ctx, other, "acme"); return err },
 		"members":      func(_, _ string) error { _, err := h.MemberList(ctx, other, "acme", app.Page{}); return err },
 		"image":        func(_, _ string) error { _, err := h.ImageGet(ctx, other, img.ID.String()); return err },

@@ -40,9 +40,13 @@ func (a *App) Usage(ctx context.Context, c Call, project string, q UsageQuery) (
 		return UsageReport{}, cloud.Invalid(fields...)
 	}
 	var rows []postgres.UsageSegment
+	var volumes []postgres.UsageVolume
 	var prices []postgres.Price
 	err := a.inProject(ctx, c, authz.UsageRead, project, func(tx *postgres.Tx, p cloud.Project) (err error) {
 		if rows, err = postgres.UsageSegments(ctx, tx, p.ID, q.From, q.To); err != nil {
+			return err
+		}
+		if volumes, err = postgres.UsageVolumes(ctx, tx, p.ID, q.From, q.To); err != nil {
 			return err
 		}
 		prices, err = postgres.PriceList(ctx, tx)
@@ -63,6 +67,16 @@ func (a *App) Usage(ctx context.Context, c Call, project string, q UsageQuery) (
 		}
 	}
 	usage := billing.Intervals(segments, corrections, func(s billing.Segment) time.Time { return proven[s.ID] })
+	for _, v := range volumes {
+		names[v.InstanceID] = v.InstanceName
+		u := billing.Usage{InstanceID: v.InstanceID, VolumeMiB: v.SizeMiB, From: v.StartedAt, To: a.now(), Open: v.EndedAt == nil}
+		if v.EndedAt != nil {
+			u.To = *v.EndedAt
+		}
+		if u.To.After(u.From) {
+			usage = append(usage, u)
+		}
+	}
 	bill := billing.Make(usage, billingPrices(prices), q.From, q.To, by)
 	out := UsageReport{From: q.From, To: q.To, GroupBy: q.GroupBy, Currency: currency, TotalMicros: bill.TotalMicros,
 		Running: bill.Running, RateMicros: bill.RateMicros, Unpriced: bill.Unpriced}

@@ -18,10 +18,9 @@ import (
 func (a *app) instance() *cobra.Command {
 	cmd := group("instance", "Create, watch and enter instances", "instances", "inst")
 	cmd.AddCommand(a.instanceCreate(), a.instanceList(), a.instanceShow(), a.instanceDelete(),
-		a.instanceAction("start", "Start stopped or failed instances again", goalRunning, (*api.Client).InstanceStart),
-		a.instanceAction("stop", "Stop instances; they give back all they hold", goalStopped, (*api.Client).InstanceStop),
+		a.instanceStart(), a.instanceStop(), a.instanceResize(), a.instanceUpdate(),
 		a.instanceAction("restart", "Stop instances and start them again where they are", goalRunning, (*api.Client).InstanceRestart),
-		a.instanceEvents(), a.instanceLogs(), a.instanceShell())
+		a.instanceEvents(), a.instanceLogs(), a.instanceShell(), a.instanceConsole(), a.instanceForward(), a.instanceOpen())
 	return cmd
 }
 
@@ -30,13 +29,15 @@ func (a *app) instanceCreate() *cobra.Command {
 	var env, labels []string
 	var dryRun, noQueue bool
 	var wait waiting
+	var vm guest
 	cmd := &cobra.Command{
 		Use:   "create NAME --image IMAGE --flavor FLAVOR [-- COMMAND [ARG...]]",
 		Short: "Create an instance",
 		Long: `Create an instance and queue it for a place. With --wait the command stays until
 it runs. A COMMAND after -- replaces the image's own.`,
 		Example: "  tenon instance create web-1 --image debian-12 --flavor h100-1g-10gb --wait\n" +
-			"  tenon instance create job-1 --image debian-12 --flavor h100-1g-10gb --env EPOCHS=3 -- python3 -c 'print(42)'",
+			"  tenon instance create job-1 --image debian-12 --flavor h100-1g-10gb --env EPOCHS=3 -- python3 -c 'print(42)'\n" +
+			"  tenon instance create vm-1 --kind vm --image debian-12-vm --flavor h100-1x --ssh-key ~/.ssh/id_ed25519.pub --wait",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if dash := cmd.ArgsLenAtDash(); len(args) > 1 && dash != 1 {
@@ -49,6 +50,9 @@ it runs. A COMMAND after -- replaces the image's own.`,
 			}
 			if in.Labels, err = pairs(labels, "--label"); err != nil {
 				return usageError{err, cmd}
+			}
+			if err := vm.read(a, &in); err != nil {
+				return err
 			}
 			if noQueue {
 				now := false
@@ -76,6 +80,7 @@ it runs. A COMMAND after -- replaces the image's own.`,
 	f.StringArrayVarP(&labels, "label", "l", nil, "label NAME=VALUE (repeat)")
 	f.BoolVar(&dryRun, "dry-run", false, "say what it would cost and whether it would start now, and create nothing")
 	f.BoolVar(&noQueue, "no-queue", false, "refuse instead of queueing when nothing is free now")
+	vm.flags(cmd, &in)
 	wait.flags(cmd)
 	_ = cmd.MarkFlagRequired("image")
 	_ = cmd.MarkFlagRequired("flavor")
@@ -167,6 +172,9 @@ func (a *app) describe(t *table, i *api.Instance) {
 	line("Project", i.Project)
 	line("State", fmt.Sprintf("%s for %s", stateText(*i), a.age(i.StateAt)))
 	line("Message", i.Message)
+	if i.QueuePlace > 0 {
+		line("Queue", fmt.Sprintf("number %d in pool %s", i.QueuePlace, i.Pool))
+	}
 	for _, r := range i.Reasons {
 		t.row("  waits for", fmt.Sprintf("%s (%d)", first(r.Message, r.Reason), r.Count))
 	}
@@ -182,9 +190,8 @@ func (a *app) describe(t *table, i *api.Instance) {
 	}
 	line("Pool, node", i.Pool+", "+first(i.Node, "none"))
 	line("Address", i.Address)
-	if i.PricePerHourMicros != nil {
-		line("Price", money(*i.PricePerHourMicros, i.Currency)+" an hour while it runs")
-	}
+	a.describePlace(line, i)
+	line("Price", priceText(i))
 	line("Command", strings.Join(i.Command, " "))
 	line("Created", fmt.Sprintf("%s by %s", clock(&i.CreatedAt), i.CreatedBy))
 	if i.StartedAt != nil {
@@ -206,6 +213,9 @@ func shortDigest(d string) string {
 }
 
 func stateText(i api.Instance) string {
+	if i.Held {
+		return i.State + ", held"
+	}
 	if i.Progress != nil && i.State != api.StateRunning {
 		return fmt.Sprintf("%s %d %%", i.State, *i.Progress)
 	}
