@@ -30,6 +30,28 @@ func (c *Client) NodeUndrain(ctx context.Context, node string) (*Node, error) {
 	return &out, c.do(ctx, http.MethodPost, "/v1/nodes/"+seg(node)+"/undrain", nil, nil, &out)
 }
 
+// NodeStays lists what a drain leaves on a node, why, and what would move it.
+func (c *Client) NodeStays(ctx context.Context, node string) (*List[NodeStay], error) {
+	var out List[NodeStay]
+	return &out, c.do(ctx, http.MethodGet, "/v1/nodes/"+seg(node)+"/stays", nil, nil, &out)
+}
+
+// NodeFence says that a person has made sure that a node is off.
+func (c *Client) NodeFence(ctx context.Context, node string) (*Node, error) {
+	var out Node
+	return &out, c.do(ctx, http.MethodPost, "/v1/nodes/"+seg(node)+"/fence", nil, nil, &out)
+}
+
+// NodeForget gives a node up that will not come back.
+func (c *Client) NodeForget(ctx context.Context, node string) error {
+	return c.do(ctx, http.MethodPost, "/v1/nodes/"+seg(node)+"/forget", nil, nil, nil)
+}
+
+// OrphanRemove lets a node end what nobody assigned.
+func (c *Client) OrphanRemove(ctx context.Context, node, orphan string) error {
+	return c.do(ctx, http.MethodDelete, "/v1/nodes/"+seg(node)+"/orphans/"+url.PathEscape(orphan), nil, nil, nil)
+}
+
 // JoinTokenCreate makes a token with which one node may enrol.
 func (c *Client) JoinTokenCreate(ctx context.Context, in JoinTokenCreate) (*JoinToken, error) {
 	var out JoinToken
@@ -100,4 +122,10 @@ func (c *Client) AlarmList(ctx context.Context, o AlarmListOptions) (*Page[Alarm
 func (c *Client) AlarmAcknowledge(ctx context.Context, alarm string) (*Alarm, error) {
 	var out Alarm
 	return &out, c.do(ctx, http.MethodPost, "/v1/alarms/"+url.PathEscape(alarm)+"/acknowledge", nil, nil, &out)
+}
+
+// ReplicaList lists the control plane's processes.
+func (c *Client) ReplicaList(ctx context.Context) (*List[Replica], error) {
+	var out List[Replica]
+	return &out, c.do(ctx, http.MethodGet, "/v1/replicas", nil, nil, &out)
 }

@@ -28,6 +28,24 @@ type Node struct {
 	LastSeenAt    *time.Time `json:"last_seen_at,omitempty"`
 	CreatedAt     time.Time  `json:"created_at"`
 	GPUs          []GPU      `json:"gpus"`
+
+	Labels   map[string]string `json:"labels,omitempty" doc:"Its rack and zone, as it says"`
+	Kinds    []string          `json:"kinds" doc:"Of instances that it can run"`
+	Watchdog bool              `json:"watchdog" doc:"It ends by itself what may restart elsewhere, once it has lost contact"`
+	FencedAt *time.Time        `json:"fenced_at,omitempty" doc:"Since when what may restart elsewhere is known not to run on it"`
+	FencedBy string            `json:"fenced_by,omitempty" enum:"operator,watchdog" doc:"Who made sure: a person, or its own time-out"`
+	Orphans  []Orphan          `json:"orphans" doc:"What it has and nobody assigned"`
+	Stays    *NodeStayCounts   `json:"stays,omitempty" doc:"How much a drain leaves on it; where one node is shown"`
+}
+
+// NodeStayCounts are how many of each reason stay on a node.
+type NodeStayCounts struct {
+	Running      int `json:"running"`
+	Stopping     int `json:"stopping"`
+	Held         int `json:"held"`
+	Volumes      int `json:"volumes" doc:"Of instances that don't run there now"`
+	FencedClaims int `json:"fenced_claims" doc:"Instances that went elsewhere and whose GPUs it still has to give back"`
+	Orphans      int `json:"orphans"`
 }
 
 // GPU is a physical card.
@@ -147,6 +165,7 @@ type NodeStay struct {
 	Instance   string `json:"instance,omitempty" doc:"Name; operators see no more of a tenant's instance"`
 	Org        string `json:"org,omitempty"`
 	VolumeID   string `json:"volume_id,omitempty"`
+	Orphan     string `json:"orphan,omitempty" doc:"Id of what nobody assigned"`
 	Kind       string `json:"kind"`
 	State      string `json:"state"`
 	Reason     string `json:"reason" doc:"For programs: running, held, volume, stopping, fenced_claim, orphan"`

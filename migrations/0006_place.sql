@@ -8,6 +8,7 @@ ALTER TABLE node
     ADD COLUMN watchdog     boolean NOT NULL DEFAULT false,   -- it ends guests by itself when it has lost contact
     ADD COLUMN fenced_at    timestamptz,                      -- nothing runs on it: an operator said so, or its own time-out is over
     ADD COLUMN fenced_by    uuid REFERENCES app_user,         -- null: by its own time-out
+    ADD COLUMN report_digest bytea,                           -- of its last report, when all of that is kept
     ADD COLUMN tried_at     timestamptz,                      -- the last assignment that was sent and not answered: it may have come
     ADD COLUMN leftovers    jsonb NOT NULL DEFAULT '{}',      -- of a fenced node: what its last report still shows and is not its own any more
     ADD COLUMN forgotten_at timestamptz;                      -- it will not come back; its name is free again (it gets another)
@@ -54,6 +55,10 @@ BEGIN
         SELECT FROM gpu_claim WHERE instance_id = NEW.id AND NOT fenced) THEN
         RAISE EXCEPTION 'instance % leaves its node with claims held', OLD.id
             USING ERRCODE = 'check_violation', CONSTRAINT = 'instance_claims_held';
+    END IF;
+    IF NEW.state <> 'running' THEN -- idleness is of a run
+        NEW.idle_since := NULL;
+        NEW.idle_warned_at := NULL;
     END IF;
     -- A node ends by itself only what it was told to: until it holds an assignment
     -- that tells of the new on_node_loss, its silence proves nothing.
@@ -164,9 +169,8 @@ CREATE TABLE registry_credential (
 ALTER TABLE image ADD COLUMN credential_id uuid,
     ADD FOREIGN KEY (org_id, credential_id) REFERENCES registry_credential (org_id, id) ON DELETE SET NULL (credential_id);
 
--- A restore: what it was made from, and that its second half has been done.
+-- The last restore.
 ALTER TABLE cloud_state
-    ADD COLUMN restoring     boolean NOT NULL DEFAULT false, -- the data is in place, the new era is not: nothing may run on it
     ADD COLUMN restored_at   timestamptz,
     ADD COLUMN restored_from timestamptz,                    -- the moment that the backup shows
     ADD COLUMN epoch_floor   bigint NOT NULL DEFAULT 0;      -- placements begin above it: a run from before a restore never meets its own epoch
@@ -268,7 +272,7 @@ CREATE INDEX instance_notebook ON instance (id) WHERE kind = 'notebook' AND stat
 CREATE POLICY operator_change ON node_certificate FOR UPDATE TO tenon_api USING ((SELECT is_operator()));
 GRANT UPDATE (revoked_at) ON node_certificate TO tenon_api;
 GRANT UPDATE (name, leftovers) ON node TO tenon_api;
-GRANT UPDATE (tried_at, leftovers) ON node TO tenon_node;
+GRANT UPDATE (tried_at, leftovers, report_digest) ON node TO tenon_node;
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION fleet_free() RETURNS TABLE (node_id uuid, node_name text, pool_id uuid, pool_name text, pool_simulated boolean, node_state text, drained boolean,
     node_simulated boolean, free_vcpu bigint, free_memory_mib bigint, vcpu_total bigint, memory_total_mib bigint, gpu_id uuid, pci_address text, model text, geometry text, mode text, gpu_state text,

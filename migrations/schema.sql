@@ -112,7 +112,33 @@ CREATE FUNCTION public.fleet_free() RETURNS TABLE(node_id uuid, node_name text, 
     LEFT JOIN LATERAL (SELECT sum(i.vcpu) AS vcpu, sum(i.memory_mib)::bigint AS memory_mib FROM instance i WHERE i.node_id = n.id) u ON true
     LEFT JOIN gpu g ON g.node_id = n.id
     LEFT JOIN LATERAL (SELECT range_agg(k.slots) AS taken, array_agg(k.profile) FILTER (WHERE k.profile LIKE '%+me') AS media FROM gpu_claim k WHERE k.gpu_id = g.id) c ON true
+    WHERE n.forgotten_at IS NULL
     ORDER BY n.id, g.id
+$$;
+
+CREATE FUNCTION public.fleet_kinds() RETURNS TABLE(node_id uuid, kinds text[])
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'public'
+    AS $$ SELECT id, kinds FROM node $$;
+
+CREATE FUNCTION public.held_release(released uuid) RETURNS bigint
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'public'
+    AS $$
+    WITH gone AS (
+        DELETE FROM gpu_claim c USING instance i
+        WHERE i.id = released AND i.held AND i.org_id = current_org() AND c.instance_id = i.id AND c.epoch = i.epoch RETURNING 1)
+    SELECT count(*) FROM gone
+$$;
+
+CREATE FUNCTION public.held_start(started uuid) RETURNS bigint
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'public'
+    AS $$
+    WITH moved AS (
+        UPDATE gpu_claim c SET epoch = i.epoch FROM instance i
+        WHERE i.id = started AND i.state = 'starting' AND i.org_id = current_org() AND c.instance_id = i.id AND c.epoch = i.epoch - 1 AND NOT c.fenced RETURNING 1)
+    SELECT count(*) FROM moved
 $$;
 
 CREATE FUNCTION public.image_uses(wanted uuid) RETURNS bigint
@@ -129,7 +155,7 @@ CREATE FUNCTION public.instance_devices(wanted uuid) RETURNS TABLE(gpu_id uuid, 
     AS $$
     SELECT g.id, g.uuid, g.model, k.mode, k.profile, lower(k.slots), upper(k.slots), g.simulated
     FROM gpu_claim k JOIN gpu g ON g.id = k.gpu_id
-    WHERE k.instance_id = wanted AND (k.org_id = current_org() OR is_operator())
+    WHERE k.instance_id = wanted AND NOT k.fenced AND (k.org_id = current_org() OR is_operator())
     ORDER BY g.pci_address, k.slots
 $$;
 
@@ -152,6 +178,17 @@ BEGIN
         SELECT FROM gpu_claim WHERE instance_id = NEW.id AND NOT fenced) THEN
         RAISE EXCEPTION 'instance % leaves its node with claims held', OLD.id
             USING ERRCODE = 'check_violation', CONSTRAINT = 'instance_claims_held';
+    END IF;
+    IF NEW.state <> 'running' THEN -- idleness is of a run
+        NEW.idle_since := NULL;
+        NEW.idle_warned_at := NULL;
+    END IF;
+    -- A node ends by itself only what it was told to: until it holds an assignment
+    -- that tells of the new on_node_loss, its silence proves nothing.
+    IF NEW.epoch <> OLD.epoch THEN
+        NEW.loss_generation := 0;
+    ELSIF NEW.on_node_loss <> OLD.on_node_loss AND NEW.node_id IS NOT NULL THEN
+        UPDATE node SET generation = generation + 1 WHERE id = NEW.node_id RETURNING generation INTO NEW.loss_generation;
     END IF;
     RETURN NEW;
 END $$;
@@ -199,6 +236,14 @@ CREATE FUNCTION public.queue_length(of_pool uuid) RETURNS bigint
     SET search_path TO 'public'
     AS $$ SELECT count(*) FROM instance WHERE state = 'queued' AND pool_id = of_pool $$;
 
+CREATE FUNCTION public.queue_place(wanted uuid) RETURNS bigint
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'public'
+    AS $$
+    SELECT count(*) FROM instance w JOIN instance q ON q.pool_id = w.pool_id AND q.state = 'queued' AND (q.queued_at, q.id) <= (w.queued_at, w.id)
+    WHERE w.id = wanted AND w.state = 'queued' AND (w.org_id = current_org() OR is_operator())
+$$;
+
 CREATE FUNCTION public.segment_guard() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -219,7 +264,7 @@ BEGIN
         RAISE EXCEPTION 'volume % can not shrink', OLD.id USING ERRCODE = 'check_violation', CONSTRAINT = 'volume_shrinks';
     END IF;
     -- Local data does not move by itself.
-    IF OLD.state = 'present' AND NEW.node_id IS DISTINCT FROM OLD.node_id THEN
+    IF OLD.state IN ('present', 'lost') AND NEW.node_id IS DISTINCT FROM OLD.node_id THEN
         RAISE EXCEPTION 'volume % can not move', OLD.id USING ERRCODE = 'check_violation', CONSTRAINT = 'volume_moves';
     END IF;
     IF OLD.state = 'deleted' THEN
@@ -227,6 +272,13 @@ BEGIN
     END IF;
     RETURN NEW;
 END $$;
+
+CREATE FUNCTION public.volume_node(wanted uuid) RETURNS TABLE(name text, state text)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'public'
+    AS $$
+    SELECT n.name, n.state FROM volume v JOIN node n ON n.id = v.node_id WHERE v.id = wanted AND (v.org_id = current_org() OR is_operator())
+$$;
 
 CREATE TABLE public.alarm (
     id uuid NOT NULL,
@@ -294,6 +346,9 @@ CREATE TABLE public.cloud_state (
     cloud_id text NOT NULL,
     era uuid NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
+    restored_at timestamp with time zone,
+    restored_from timestamp with time zone,
+    epoch_floor bigint DEFAULT 0 NOT NULL,
     CONSTRAINT cloud_state_cloud_id_check CHECK ((cloud_id ~ '^[0-9a-f]{8}$'::text)),
     CONSTRAINT cloud_state_only_row_check CHECK (only_row)
 );
@@ -464,6 +519,7 @@ CREATE TABLE public.instance (
     user_data bytea,
     idle_since timestamp with time zone,
     idle_warned_at timestamp with time zone,
+    loss_generation bigint DEFAULT 0 NOT NULL,
     CONSTRAINT instance_check CHECK (((image_org_id = org_id) OR (image_org_id = '00000000-0000-7000-8000-000000000000'::uuid))),
     CONSTRAINT instance_check2 CHECK (((deleted_at IS NOT NULL) = (state = 'deleted'::text))),
     CONSTRAINT instance_check3 CHECK ((metered_seq <= event_seq)),
@@ -524,6 +580,9 @@ CREATE TABLE public.node (
     watchdog boolean DEFAULT false NOT NULL,
     fenced_at timestamp with time zone,
     fenced_by uuid,
+    report_digest bytea,
+    tried_at timestamp with time zone,
+    leftovers jsonb DEFAULT '{}'::jsonb NOT NULL,
     forgotten_at timestamp with time zone,
     CONSTRAINT node_cpu_overcommit_check CHECK ((cpu_overcommit >= (1)::double precision)),
     CONSTRAINT node_memory_mib_check CHECK ((memory_mib >= 0)),
@@ -714,7 +773,10 @@ CREATE TABLE public.volume (
     said_at timestamp with time zone,
     used_mib bigint,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
+    sized_at timestamp with time zone DEFAULT now() NOT NULL,
+    ending_at timestamp with time zone,
     deleted_at timestamp with time zone,
+    charged_mib bigint,
     CONSTRAINT volume_check CHECK (((state <> 'present'::text) OR (node_id IS NOT NULL))),
     CONSTRAINT volume_check1 CHECK (((deleted_at IS NOT NULL) = (state = 'deleted'::text))),
     CONSTRAINT volume_role_check CHECK ((role = ANY (ARRAY['root'::text, 'home'::text]))),
@@ -922,6 +984,8 @@ CREATE INDEX event_stream ON public.event USING btree (project_id, xid, cursor);
 
 CREATE UNIQUE INDEX flavor_name ON public.flavor USING btree (name) WHERE (retired_at IS NULL);
 
+CREATE INDEX gpu_claim_fenced ON public.gpu_claim USING btree (gpu_id) WHERE fenced;
+
 CREATE INDEX gpu_claim_instance ON public.gpu_claim USING btree (instance_id);
 
 CREATE UNIQUE INDEX gpu_claim_media ON public.gpu_claim USING btree (gpu_id) WHERE (profile ~~ '%+me'::text);
@@ -942,6 +1006,8 @@ CREATE UNIQUE INDEX instance_name ON public.instance USING btree (project_id, na
 
 CREATE INDEX instance_node ON public.instance USING btree (node_id) WHERE (node_id IS NOT NULL);
 
+CREATE INDEX instance_notebook ON public.instance USING btree (id) WHERE ((kind = 'notebook'::text) AND (state = 'running'::text));
+
 CREATE INDEX instance_project ON public.instance USING btree (project_id, id);
 
 CREATE INDEX instance_queue ON public.instance USING btree (queued_at, id) WHERE (state = 'queued'::text);
@@ -953,6 +1019,8 @@ CREATE INDEX instance_unsettled ON public.instance USING btree (id) WHERE (((des
 CREATE INDEX membership_user ON public.membership USING btree (user_id);
 
 CREATE INDEX node_certificate_node ON public.node_certificate USING btree (node_id);
+
+CREATE INDEX node_fenced ON public.node USING btree (id) WHERE (fenced_at IS NOT NULL);
 
 CREATE INDEX observation_node ON public.observation USING btree (node_id);
 
@@ -977,6 +1045,8 @@ CREATE INDEX volume_project ON public.volume USING btree (project_id, id);
 CREATE INDEX volume_segment_open ON public.volume_segment USING btree (volume_id) WHERE (ended_at IS NULL);
 
 CREATE INDEX volume_segment_project ON public.volume_segment USING btree (project_id, started_at);
+
+CREATE INDEX volume_unsettled ON public.volume USING btree (id) WHERE (((state = 'pending'::text) AND (said = 'present'::text)) OR ((state = 'present'::text) AND (said = 'gone'::text)) OR ((state = 'deleting'::text) AND (said = 'gone'::text)) OR ((state = 'present'::text) AND (charged_mib IS DISTINCT FROM size_mib)) OR ((state <> 'present'::text) AND (charged_mib IS NOT NULL)));
 
 CREATE TRIGGER instance_guard BEFORE UPDATE ON public.instance FOR EACH ROW EXECUTE FUNCTION public.instance_guard();
 
@@ -1182,6 +1252,8 @@ CREATE POLICY operator_audit ON public.audit FOR INSERT TO tenon_api WITH CHECK 
 CREATE POLICY operator_change ON public.alarm FOR UPDATE TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
 
 CREATE POLICY operator_change ON public.node FOR UPDATE TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
+
+CREATE POLICY operator_change ON public.node_certificate FOR UPDATE TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
 
 CREATE POLICY operator_change ON public.project_quota FOR UPDATE TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
 
@@ -1398,6 +1470,18 @@ REVOKE ALL ON FUNCTION public.fleet_free() FROM PUBLIC;
 GRANT ALL ON FUNCTION public.fleet_free() TO tenon_api;
 GRANT ALL ON FUNCTION public.fleet_free() TO tenon_system;
 
+REVOKE ALL ON FUNCTION public.fleet_kinds() FROM PUBLIC;
+GRANT ALL ON FUNCTION public.fleet_kinds() TO tenon_api;
+GRANT ALL ON FUNCTION public.fleet_kinds() TO tenon_system;
+
+REVOKE ALL ON FUNCTION public.held_release(released uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.held_release(released uuid) TO tenon_api;
+GRANT ALL ON FUNCTION public.held_release(released uuid) TO tenon_system;
+
+REVOKE ALL ON FUNCTION public.held_start(started uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.held_start(started uuid) TO tenon_api;
+GRANT ALL ON FUNCTION public.held_start(started uuid) TO tenon_system;
+
 REVOKE ALL ON FUNCTION public.image_uses(wanted uuid) FROM PUBLIC;
 GRANT ALL ON FUNCTION public.image_uses(wanted uuid) TO tenon_api;
 GRANT ALL ON FUNCTION public.image_uses(wanted uuid) TO tenon_system;
@@ -1416,6 +1500,14 @@ GRANT ALL ON FUNCTION public.proven_until(wanted uuid) TO tenon_system;
 REVOKE ALL ON FUNCTION public.queue_length(of_pool uuid) FROM PUBLIC;
 GRANT ALL ON FUNCTION public.queue_length(of_pool uuid) TO tenon_api;
 GRANT ALL ON FUNCTION public.queue_length(of_pool uuid) TO tenon_system;
+
+REVOKE ALL ON FUNCTION public.queue_place(wanted uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.queue_place(wanted uuid) TO tenon_api;
+GRANT ALL ON FUNCTION public.queue_place(wanted uuid) TO tenon_system;
+
+REVOKE ALL ON FUNCTION public.volume_node(wanted uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.volume_node(wanted uuid) TO tenon_api;
+GRANT ALL ON FUNCTION public.volume_node(wanted uuid) TO tenon_system;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.alarm TO tenon_system;
 GRANT SELECT ON TABLE public.alarm TO tenon_api;
@@ -1594,6 +1686,8 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.node TO tenon_system;
 GRANT SELECT ON TABLE public.node TO tenon_api;
 GRANT SELECT ON TABLE public.node TO tenon_node;
 
+GRANT UPDATE(name) ON TABLE public.node TO tenon_api;
+
 GRANT UPDATE(drained) ON TABLE public.node TO tenon_api;
 
 GRANT UPDATE(vcpu) ON TABLE public.node TO tenon_node;
@@ -1626,10 +1720,19 @@ GRANT UPDATE(fenced_at) ON TABLE public.node TO tenon_api;
 
 GRANT UPDATE(fenced_by) ON TABLE public.node TO tenon_api;
 
+GRANT UPDATE(report_digest) ON TABLE public.node TO tenon_node;
+
+GRANT UPDATE(tried_at) ON TABLE public.node TO tenon_node;
+
+GRANT UPDATE(leftovers) ON TABLE public.node TO tenon_api;
+GRANT UPDATE(leftovers) ON TABLE public.node TO tenon_node;
+
 GRANT UPDATE(forgotten_at) ON TABLE public.node TO tenon_api;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.node_certificate TO tenon_system;
 GRANT SELECT,INSERT ON TABLE public.node_certificate TO tenon_node;
+
+GRANT UPDATE(revoked_at) ON TABLE public.node_certificate TO tenon_api;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.node_connection TO tenon_system;
 GRANT SELECT ON TABLE public.node_connection TO tenon_api;
@@ -1703,6 +1806,14 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.registry_credential TO tenon_s
 GRANT SELECT,INSERT,DELETE ON TABLE public.registry_credential TO tenon_api;
 GRANT SELECT ON TABLE public.registry_credential TO tenon_node;
 
+GRANT UPDATE(username) ON TABLE public.registry_credential TO tenon_api;
+
+GRANT UPDATE(secret) ON TABLE public.registry_credential TO tenon_api;
+
+GRANT UPDATE(created_by) ON TABLE public.registry_credential TO tenon_api;
+
+GRANT UPDATE(created_at) ON TABLE public.registry_credential TO tenon_api;
+
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.replica TO tenon_system;
 GRANT SELECT ON TABLE public.replica TO tenon_api;
 
@@ -1722,6 +1833,7 @@ GRANT UPDATE(size_mib) ON TABLE public.volume TO tenon_api;
 
 GRANT UPDATE(state) ON TABLE public.volume TO tenon_api;
 
+GRANT UPDATE(message) ON TABLE public.volume TO tenon_api;
 GRANT UPDATE(message) ON TABLE public.volume TO tenon_node;
 
 GRANT UPDATE(said) ON TABLE public.volume TO tenon_node;
@@ -1729,6 +1841,12 @@ GRANT UPDATE(said) ON TABLE public.volume TO tenon_node;
 GRANT UPDATE(said_at) ON TABLE public.volume TO tenon_node;
 
 GRANT UPDATE(used_mib) ON TABLE public.volume TO tenon_node;
+
+GRANT UPDATE(sized_at) ON TABLE public.volume TO tenon_api;
+
+GRANT UPDATE(ending_at) ON TABLE public.volume TO tenon_api;
+
+GRANT UPDATE(deleted_at) ON TABLE public.volume TO tenon_api;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.volume_segment TO tenon_system;
 GRANT SELECT ON TABLE public.volume_segment TO tenon_api;

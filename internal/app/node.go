@@ -134,6 +134,15 @@ func (a *App) NodeReport(ctx context.Context, id cloud.NodeID, r nodewire.Report
 	if err != nil {
 		return nodewire.ReportAnswer{}, err
 	}
+	held := nodewire.Version{Era: r.Era, Generation: r.Generation}
+	digest, plain := reportDigest(r)
+	if plain {
+		if b, ok := a.noted(ctx, id, digest); ok {
+			wants := nodewire.Version{Era: b.era, Generation: b.generation}.Newer(held)
+			return nodewire.ReportAnswer{Sequence: r.Sequence, NextSeconds: reportSeconds, WantsAssignment: wants}, nil
+		}
+	}
+	began := a.now()
 	var cloudState postgres.CloudState
 	err = a.db.InNode(ctx, id, func(tx *postgres.Tx) (err error) {
 		if seen, err = postgres.NodeReported(ctx, tx, id, row); err != nil {
@@ -144,6 +153,11 @@ func (a *App) NodeReport(ctx context.Context, id cloud.NodeID, r nodewire.Report
 		}
 		if news, err = postgres.ObservationPut(ctx, tx, id, observations(r)); err != nil {
 			return err
+		}
+		if seen.Fenced && r.Era == cloudState.Era {
+			if err := postgres.LeftoversPut(ctx, tx, id, r.Era, r.Generation, leftovers(r)); err != nil {
+				return err
+			}
 		}
 		if news > 0 || seen.State != cloud.NodeReady {
 			tx.Wake(postgres.TopicLifecycle)
@@ -157,6 +171,11 @@ func (a *App) NodeReport(ctx context.Context, id cloud.NodeID, r nodewire.Report
 	cards, err := a.gpus(ctx, id, r)
 	if err == nil {
 		err = a.db.InNode(ctx, id, func(tx *postgres.Tx) error {
+			if plain { // the node's row before its cards', as everywhere
+				if err := postgres.NodeSaid(ctx, tx, id, digest[:]); err != nil {
+					return err
+				}
+			}
 			changed, err := postgres.GPUsReported(ctx, tx, id, cards, r.ProbeOK)
 			if changed {
 				tx.Wake(postgres.TopicSchedule)
@@ -165,10 +184,12 @@ func (a *App) NodeReport(ctx context.Context, id cloud.NodeID, r nodewire.Report
 			return err
 		})
 	}
+	if err == nil && plain {
+		a.kept(id, digest, began)
+	}
 	if err != nil {
 		a.log.WarnContext(ctx, "a node's cards could not be kept as reported", "node", id, "error", err)
 	}
-	held := nodewire.Version{Era: r.Era, Generation: r.Generation}
 	return nodewire.ReportAnswer{
 		Sequence: r.Sequence, NextSeconds: reportSeconds,
 		WantsAssignment: nodewire.Version{Era: cloudState.Era, Generation: seen.Generation}.Newer(held),
@@ -306,7 +327,7 @@ func (a *App) NodeAssignment(ctx context.Context, id cloud.NodeID) (nodewire.Ass
 	for i, x := range got.Instances {
 		out.Instances[i] = nodewire.Instance{
 			ID: x.ID.String(), Epoch: x.Epoch, Generation: x.Generation, OrgID: x.OrgID.String(), Kind: string(x.Kind), Name: x.Name,
-			Desired: desired(x), Image: nodewire.Image{Ref: x.ImageRef, Digest: x.Digest, Embedded: x.Embedded},
+			Desired: desired(x), Image: nodewire.Image{Ref: x.ImageRef, Digest: x.Digest, Embedded: x.Embedded, Private: x.Private}, Expected: x.Expected,
 			Command: x.Command, Env: x.Env, VCPU: x.VCPU, MemoryMiB: x.MemoryMiB, DiskMiB: x.DiskMiB,
 			PidsMax: pidsMax, StopGraceSeconds: stopGraceSeconds, Devices: devices[x.ID],
 		}

@@ -51,7 +51,11 @@ func nodeGet(ctx context.Context, tx *postgres.Tx, node string) (cloud.Node, err
 		return n, notFound(err, "node", node)
 	}
 	list := []cloud.Node{n}
-	err = postgres.NodesFill(ctx, tx, list)
+	if err := postgres.NodesFill(ctx, tx, list); err != nil {
+		return n, err
+	}
+	list[0].Counted = true
+	list[0].Stays, err = postgres.StayCount(ctx, tx, n.ID)
 	return list[0], err
 }
 

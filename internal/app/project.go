@@ -69,7 +69,7 @@ func (a *App) ProjectCreate(ctx context.Context, c Call, in ProjectInput) (cloud
 		return cloud.Project{}, cloud.Invalid(fields...)
 	}
 	return once(ctx, a, c, "project.create", in, func(keep func(*postgres.Tx, cloud.Project) error) (cloud.Project, error) {
-		p := cloud.Project{ID: cloud.ProjectID{}.New(), OrgID: c.Actor.OrgID, Name: in.Name, DisplayName: in.DisplayName}
+		p := cloud.Project{ID: cloud.ProjectID{}.New(), OrgID: c.Actor.OrgID, Name: in.Name, DisplayName: in.DisplayName, IdleWarnSeconds: idleWarnDefault}
 		err := a.db.InAPI(ctx, postgres.ScopeOf(c.Actor), func(tx *postgres.Tx) (err error) {
 			if p.CreatedAt, err = postgres.Now(ctx, tx); err != nil {
 				return err
@@ -86,16 +86,59 @@ func (a *App) ProjectCreate(ctx context.Context, c Call, in ProjectInput) (cloud
 	})
 }
 
-// ProjectUpdate changes the display name.
-func (a *App) ProjectUpdate(ctx context.Context, c Call, project, displayName string) (out cloud.Project, err error) {
-	if len(displayName) > displayNameMaximum {
-		return out, cloud.Invalid(cloud.Field{Location: "body.display_name", Message: "at most 200 bytes"})
+// ProjectChange is what a change of a project says; nil leaves a thing as it is.
+type ProjectChange struct {
+	DisplayName *string
+	IdleStop    *int // seconds; 0: notebooks are never stopped for idleness
+	IdleWarn    *int // seconds before that
+}
+
+const (
+	idleStopLeast, idleStopMost = 60, 30 * 24 * 3600
+	idleWarnMost                = 24 * 3600
+	idleWarnDefault             = 600 // as the database has it
+)
+
+// ProjectUpdate changes how a project is shown, and when its idle notebooks are
+// stopped.
+func (a *App) ProjectUpdate(ctx context.Context, c Call, project string, in ProjectChange) (out cloud.Project, err error) {
+	var fields []cloud.Field
+	if in.DisplayName != nil && len(*in.DisplayName) > displayNameMaximum {
+		fields = append(fields, cloud.Field{Location: "body.display_name", Message: "at most 200 bytes"})
+	}
+	if in.IdleStop != nil && *in.IdleStop != 0 && (*in.IdleStop < idleStopLeast || *in.IdleStop > idleStopMost) {
+		fields = append(fields, cloud.Field{Location: "body.idle_stop_seconds", Message: "a minute to 30 days, or null for never", Value: *in.IdleStop})
+	}
+	if in.IdleWarn != nil && (*in.IdleWarn < 0 || *in.IdleWarn > idleWarnMost) {
+		fields = append(fields, cloud.Field{Location: "body.idle_warn_seconds", Message: "at most a day", Value: *in.IdleWarn})
+	}
+	if in == (ProjectChange{}) {
+		fields = append(fields, cloud.Field{Location: "body", Message: "nothing to change was given"})
+	}
+	if len(fields) > 0 {
+		return out, cloud.Invalid(fields...)
 	}
 	err = a.inProject(ctx, c, authz.ProjectUpdate, project, func(tx *postgres.Tx, p cloud.Project) (err error) {
-		if out, err = postgres.ProjectRename(ctx, tx, p.ID, displayName); err != nil {
+		detail := map[string]any{}
+		if in.DisplayName != nil {
+			p.DisplayName = *in.DisplayName
+			detail["display_name"] = p.DisplayName
+		}
+		if in.IdleStop != nil {
+			p.IdleStopSeconds = nil
+			if *in.IdleStop > 0 {
+				p.IdleStopSeconds = in.IdleStop
+			}
+			detail["idle_stop_seconds"] = p.IdleStopSeconds
+		}
+		if in.IdleWarn != nil {
+			p.IdleWarnSeconds = *in.IdleWarn
+			detail["idle_warn_seconds"] = p.IdleWarnSeconds
+		}
+		if out, err = postgres.ProjectChange(ctx, tx, p); err != nil {
 			return err
 		}
-		return audit(ctx, tx, c, p.OrgID, authz.ProjectUpdate, p.ID.String(), map[string]any{"display_name": displayName})
+		return audit(ctx, tx, c, p.OrgID, authz.ProjectUpdate, p.ID.String(), detail)
 	})
 	return out, err
 }

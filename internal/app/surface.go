@@ -114,6 +114,9 @@ type surface interface {
 	NodeAssignment(ctx context.Context, id cloud.NodeID) (nodewire.Assignment, error)
 	NodeAck(ctx context.Context, id cloud.NodeID, held nodewire.Version) error
 	NodeTried(ctx context.Context, id cloud.NodeID) error // an assignment was sent and not answered
+	// NodeCertificateAdopt takes what was issued after the backup that the cloud was
+	// restored from; another unknown certificate is refused.
+	NodeCertificateAdopt(ctx context.Context, id cloud.NodeID, serial string, issued, notAfter time.Time) error
 	NodeSecrets(ctx context.Context, id cloud.NodeID, instance string) (nodewire.Secrets, error)
 	NodeMayPull(ctx context.Context, id cloud.NodeID, repository string) error
 

@@ -33,8 +33,48 @@ type Node struct {
 	Labels        map[string]string // rack, zone
 	Kinds         []string          // of instances that its usable drivers can run
 	Watchdog      bool              // it ends guests by itself when it has lost contact
-	FencedAt      *time.Time        // nothing runs on it any more
+	FencedAt      *time.Time        // what may restart elsewhere no longer runs on it
+	FencedByHand  bool              // an operator confirmed that it is off
+	Orphans       []Orphan          // what it has and nobody assigned
+	Stays         StayCounts        `db:"-"` // what a drain leaves on it
+	Counted       bool              `db:"-"` // Stays is known
 	GPUs          []GPU             `db:"-"`
+}
+
+// Orphan is what a node runs or keeps and nobody assigned.
+type Orphan struct {
+	Driver string `json:"driver"`
+	ID     string `json:"id"`
+	What   string `json:"what"`
+}
+
+// Reasons why something stays on a node that is drained.
+const (
+	StayRunning  = "running"
+	StayStopping = "stopping"
+	StayHeld     = "held"
+	StayVolume   = "volume"
+	StayFenced   = "fenced_claim"
+	StayOrphan   = "orphan"
+)
+
+// Stay is what a drain leaves on a node, and why: of a tenant's instance no more
+// than what it is called and how it is.
+type Stay struct {
+	InstanceID   InstanceID
+	InstanceName string
+	OrgName      string
+	VolumeID     VolumeID
+	Orphan       string // its id
+	Kind         string
+	State        string
+	Reason       string
+	Message      string // why it stays, and what would move it
+}
+
+// StayCounts are how many of each stay.
+type StayCounts struct {
+	Running, Stopping, Held, Volumes, FencedClaims, Orphans int
 }
 
 // Pool is a set of nodes that work is steered to by name.

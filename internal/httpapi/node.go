@@ -22,6 +22,13 @@ func (s *server) nodeOperations() {
 	register(s, operation{method: "GET", path: "/v1/nodes/{node}", action: authz.NodeRead, tag: tag, summary: "Show a node"}, s.nodeGet)
 	register(s, operation{method: "POST", path: "/v1/nodes/{node}/drain", action: authz.NodeDrain, tag: tag, summary: "Place nothing new on a node", description: "What runs there goes on.", status: 200}, s.nodeDrain)
 	register(s, operation{method: "POST", path: "/v1/nodes/{node}/undrain", action: authz.NodeUndrain, tag: tag, summary: "Take a drain back", status: 200}, s.nodeUndrain)
+	register(s, operation{method: "GET", path: "/v1/nodes/{node}/stays", action: authz.NodeStays, tag: tag, summary: "List what stays on a node", description: "What a drain leaves there, why, and what would move it; at most 1,000 of each reason."}, s.nodeStays)
+	register(s, operation{method: "POST", path: "/v1/nodes/{node}/fence", action: authz.NodeFence, tag: tag, summary: "Confirm that a node is off", status: 200,
+		description: "Only say so when it is true: instances that may restart elsewhere do so at once, and would run twice if they still ran there. Refused while the node reports."}, s.nodeFence)
+	register(s, operation{method: "POST", path: "/v1/nodes/{node}/forget", action: authz.NodeForget, tag: tag, summary: "Give a node up", status: 204,
+		description: "It will not come back: what it held is free, data that lay there is lost, its certificates end and its name is free. Refused unless it is lost or confirmed off."}, s.nodeForget)
+	register(s, operation{method: "DELETE", path: "/v1/nodes/{node}/orphans/{orphan}", action: authz.NodeRemoveOrphan, tag: tag, summary: "Let a node end what nobody assigned", status: 204,
+		description: "Whatever it runs or keeps under this id is destroyed, data too."}, s.orphanRemove)
 	register(s, operation{method: "POST", path: "/v1/node-join-tokens", action: authz.NodeJoinTokenCreate, tag: tag, summary: "Make a token with which one node may enrol", status: 201}, s.joinTokenCreate)
 	register(s, operation{method: "GET", path: "/v1/pools", action: authz.PoolList, tag: tag, summary: "List pools"}, s.poolList)
 }
@@ -46,6 +53,27 @@ func (s *server) nodeUndrain(ctx context.Context, in *NodePath) (*out[api.Node],
 	return oneOf(n, err, nodeOf)
 }
 
+func (s *server) nodeStays(ctx context.Context, in *NodePath) (*out[api.List[api.NodeStay]], error) {
+	l, err := s.app.NodeStays(ctx, call(ctx, ""), in.Node)
+	return listOf(l, err, stayOf)
+}
+
+func (s *server) nodeFence(ctx context.Context, in *NodePath) (*out[api.Node], error) {
+	n, err := s.app.NodeFence(ctx, call(ctx, ""), in.Node)
+	return oneOf(n, err, nodeOf)
+}
+
+func (s *server) nodeForget(ctx context.Context, in *NodePath) (*none, error) {
+	return nil, s.app.NodeForget(ctx, call(ctx, ""), in.Node)
+}
+
+func (s *server) orphanRemove(ctx context.Context, in *struct {
+	NodePath
+	Orphan string `path:"orphan" maxLength:"200" doc:"Its id, as the node reports it"`
+}) (*none, error) {
+	return nil, s.app.OrphanRemove(ctx, call(ctx, ""), in.Node, in.Orphan)
+}
+
 func (s *server) joinTokenCreate(ctx context.Context, in *struct {
 	Strict
 	Body api.JoinTokenCreate
@@ -65,11 +93,29 @@ func (s *server) poolList(ctx context.Context, _ *struct{ Strict }) (*out[api.Li
 	})
 }
 
+func stayOf(s cloud.Stay) api.NodeStay {
+	return api.NodeStay{InstanceID: idOf(s.InstanceID), Instance: s.InstanceName, Org: s.OrgName, VolumeID: idOf(s.VolumeID), Orphan: s.Orphan,
+		Kind: s.Kind, State: s.State, Reason: s.Reason, Message: s.Message}
+}
+
 func nodeOf(n cloud.Node) api.Node {
-	return api.Node{
+	out := api.Node{
 		ID: n.ID.String(), Name: n.Name, Pool: n.PoolName, State: string(n.State), Drained: n.Drained, Simulated: n.Simulated,
 		VCPU: n.VCPU, MemoryMiB: n.MemoryMiB, CPUOvercommit: n.CPUOvercommit, UsedVCPU: n.UsedVCPU, UsedMemoryMiB: n.UsedMemoryMiB,
 		AgentVersion: n.AgentVersion, Generation: n.Generation, AckGeneration: n.AckGeneration, LastSeenAt: utc(n.LastSeenAt),
 		CreatedAt: n.CreatedAt.UTC(), GPUs: each(n.GPUs, gpuOf),
+		Labels: n.Labels, Kinds: each(n.Kinds, func(k string) string { return k }), Watchdog: n.Watchdog, FencedAt: utc(n.FencedAt),
+		Orphans: each(n.Orphans, func(o cloud.Orphan) api.Orphan { return api.Orphan{Driver: o.Driver, ID: o.ID, What: o.What} }),
 	}
+	switch {
+	case n.FencedByHand:
+		out.FencedBy = "operator"
+	case n.FencedAt != nil:
+		out.FencedBy = "watchdog"
+	}
+	if n.Counted {
+		c := api.NodeStayCounts(n.Stays)
+		out.Stays = &c
+	}
+	return out
 }

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/tenon-cloud/tenon/api"
@@ -20,7 +21,7 @@ func (s *server) projectOperations() {
 	register(s, operation{method: "GET", path: "/v1/projects", action: authz.ProjectList, tag: tag, summary: "List projects", description: "Of the current organisation."}, s.projectList)
 	register(s, operation{method: "POST", path: "/v1/projects", action: authz.ProjectCreate, tag: tag, summary: "Make a project", status: 201}, s.projectCreate)
 	register(s, operation{method: "GET", path: "/v1/projects/{project}", action: authz.ProjectRead, tag: tag, summary: "Show a project"}, s.projectGet)
-	register(s, operation{method: "PATCH", path: "/v1/projects/{project}", action: authz.ProjectUpdate, tag: tag, summary: "Change how a project is shown"}, s.projectUpdate)
+	register(s, operation{method: "PATCH", path: "/v1/projects/{project}", action: authz.ProjectUpdate, tag: tag, summary: "Change a project", description: "How it is shown, and when its idle notebooks are stopped. What is absent stays as it is."}, s.projectUpdate)
 	register(s, operation{method: "GET", path: "/v1/projects/{project}/quotas", action: authz.QuotaRead, tag: tag, summary: "Show its limits and what it uses of them"}, s.quotaList)
 	register(s, operation{method: "PUT", path: "/v1/projects/{project}/quotas", action: authz.QuotaUpdate, tag: tag, summary: "Set limits",
 		description: "Operators only. Limits that are not named stay as they are; one below what is used only stops growth."}, s.quotaSet)
@@ -50,9 +51,15 @@ func (s *server) projectCreate(ctx context.Context, in *struct {
 func (s *server) projectUpdate(ctx context.Context, in *struct {
 	Strict
 	ProjectPath
-	Body api.ProjectUpdate
+	Body    api.ProjectUpdate
+	RawBody []byte
 }) (*out[api.Project], error) {
-	p, err := s.app.ProjectUpdate(ctx, call(ctx, ""), in.Project, in.Body.DisplayName)
+	change := app.ProjectChange{DisplayName: in.Body.DisplayName, IdleStop: in.Body.IdleStopSeconds, IdleWarn: in.Body.IdleWarnSeconds}
+	if change.IdleStop == nil && says(in.RawBody, "idle_stop_seconds") {
+		never := 0
+		change.IdleStop = &never
+	}
+	p, err := s.app.ProjectUpdate(ctx, call(ctx, ""), in.Project, change)
 	return oneOf(p, err, projectOf)
 }
 
@@ -81,7 +88,18 @@ func (s *server) quotaSet(ctx context.Context, in *struct {
 }
 
 func projectOf(p cloud.Project) api.Project {
-	return api.Project{ID: p.ID.String(), Name: p.Name, DisplayName: p.DisplayName, OrganisationID: p.OrgID.String(), CreatedAt: p.CreatedAt.UTC()}
+	return api.Project{ID: p.ID.String(), Name: p.Name, DisplayName: p.DisplayName, OrganisationID: p.OrgID.String(), CreatedAt: p.CreatedAt.UTC(),
+		IdleStopSeconds: p.IdleStopSeconds, IdleWarnSeconds: p.IdleWarnSeconds}
+}
+
+// says reports a key of a JSON object, which null gives a meaning of its own.
+func says(raw []byte, key string) bool {
+	var keys map[string]json.RawMessage
+	if json.Unmarshal(raw, &keys) != nil {
+		return false
+	}
+	_, ok := keys[key]
+	return ok
 }
 
 func quotaOf(q cloud.Quota) api.Quota {

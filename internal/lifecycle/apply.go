@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/tenon-cloud/tenon/internal/cloud"
 	"github.com/tenon-cloud/tenon/internal/gpu"
@@ -19,8 +20,9 @@ type change struct {
 // has locked the quota rows and the instances; nodes, claims and observations
 // follow.
 func apply(ctx context.Context, tx *postgres.Tx, changes []change) error {
-	var saved, released []postgres.Standing
-	var over []cloud.InstanceID
+	var saved, released, fenced []postgres.Standing
+	var over, requeued, ending []cloud.InstanceID
+	var endingAt time.Time
 	var events []cloud.Event
 	var alarms []string
 	nodes := map[cloud.NodeID]bool{}
@@ -31,8 +33,20 @@ func apply(ctx context.Context, tx *postgres.Tx, changes []change) error {
 			over = append(over, c.was.ID)
 			alarms = append(alarms, stuckKey(c.was.ID))
 		}
+		if c.fenced {
+			fenced = append(fenced, c.was)
+			over = append(over, c.was.ID)
+			alarms = append(alarms, stuckKey(c.was.ID))
+		}
+		if c.requeued {
+			requeued = append(requeued, c.was.ID)
+		}
 		now := c.inst
-		if now.HoldsQuota && !wantsPlace(now.State) {
+		if now.Desired == cloud.DesiredDeleted && now.State != c.was.State {
+			ending = append(ending, now.ID)
+			endingAt = latest(endingAt, now.StateAt)
+		}
+		if now.HoldsQuota && !wantsPlace(now.State) && !now.Held {
 			back.shape(now)
 			now.HoldsQuota = false
 		}
@@ -54,16 +68,19 @@ func apply(ctx context.Context, tx *postgres.Tx, changes []change) error {
 	if len(events) > 0 {
 		tx.Wake(postgres.TopicMeter)
 	}
-	if len(released) > 0 {
+	if len(released)+len(fenced) > 0 {
 		tx.Wake(postgres.TopicSchedule)
 	}
 	for _, write := range []func() error{
 		func() error { return postgres.QuotaGiveBack(ctx, tx, back.list()) },
 		func() error { return postgres.NodesTouch(ctx, tx, touched) },
 		func() error { return postgres.ClaimsRelease(ctx, tx, released) },
+		func() error { return postgres.ClaimsFence(ctx, tx, fenced) },
 		func() error { return postgres.StandingSave(ctx, tx, saved) },
+		func() error { return postgres.Requeued(ctx, tx, requeued) },
 		func() error { return postgres.EventsAppend(ctx, tx, events) },
 		func() error { return postgres.ObservationForget(ctx, tx, over) },
+		func() error { _, err := postgres.VolumesEnd(ctx, tx, ending, endingAt); return err },
 		func() error { return postgres.AlarmsClear(ctx, tx, alarms) },
 	} {
 		if err := write(); err != nil {
@@ -71,6 +88,13 @@ func apply(ctx context.Context, tx *postgres.Tx, changes []change) error {
 		}
 	}
 	return nil
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 // wantsPlace reports the states that count against compute limits.

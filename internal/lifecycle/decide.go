@@ -20,6 +20,8 @@ type step struct {
 	changed  bool
 	progress bool // nothing but words and percents changed
 	released bool // the placement is over: give everything back
+	requeued bool // it waits for another place
+	fenced   bool // it left its node without that node's word: what it held there stays held
 }
 
 // decide turns what a node said into a step. What is of another placement, or
@@ -99,9 +101,9 @@ func (s *step) run(at time.Time) {
 }
 
 // lost notes that nobody knows whether the instance still runs.
-func (s *step) lost(proven, now time.Time) {
+func (s *step) lost(proven time.Time, why string, now time.Time) {
 	in := &s.inst
-	in.Reason, in.Message = postgres.ReasonNodeLost, "its node has not been heard of; it may still run, and what it holds stays held"
+	in.Reason, in.Message = postgres.ReasonNodeLost, why
 	s.changed = true
 	s.events = append(s.events, postgres.InstanceEvent(in, "node_lost", in.Message, now, map[string]any{
 		"proven_until": clamp(proven, in.StateAt, now),
@@ -141,7 +143,12 @@ func (s *step) over(o postgres.Observation, now time.Time) {
 		}
 		ended = o.ReceivedAt // when it became known, after the event of the loss
 	}
+	if o.Reason == nodewire.ReasonFenced && in.OnNodeLoss == cloud.LossRestarts && in.Desired == cloud.DesiredRunning && in.State != cloud.StateStopping {
+		s.requeue("its node had lost contact and ended it: it waits for another place", ended, ended, data)
+		return
+	}
 	to, reason, message := outcome(*in, o)
+	holds := keepsPlace(*in, reason)
 	in.State, in.StateAt = to, ended
 	in.Reason, in.Message = reason, message
 	in.ExitCode = o.ExitCode
@@ -151,15 +158,44 @@ func (s *step) over(o postgres.Observation, now time.Time) {
 	if to == cloud.StateDeleted {
 		in.DeletedAt = &ended
 	}
-	s.leave()
+	if to == cloud.StateStopped && holds {
+		s.hold(data, ended)
+	} else {
+		s.leave()
+	}
 	s.events = append(s.events, postgres.InstanceEvent(in, string(to), message, ended, data))
+}
+
+// keepsPlace reports that a VM that has stopped holds its place: as its stop was
+// asked for or, when it switched itself off, by its own policy.
+func keepsPlace(in postgres.Standing, reason string) bool {
+	if in.Kind != cloud.KindVM {
+		return false
+	}
+	if in.State == cloud.StateStopping {
+		return in.Reason == postgres.ReasonHold
+	}
+	return reason == nodewire.ReasonPowerOff && in.OnStop == cloud.StopHolds
+}
+
+// hold keeps a stopped VM on its node with all that it holds. Late proof of what
+// ran before needs an event of its own, since a held one is charged on.
+func (s *step) hold(data map[string]any, at time.Time) {
+	in := &s.inst
+	if until, late := data["ran_until"]; late {
+		delete(data, "ran_until")
+		s.events = append(s.events, postgres.InstanceEvent(in, "node_back", "its node is back", at, map[string]any{"state": "unknown", "ran_until": until}))
+	}
+	in.Held, in.Address, in.DeadlineAt, in.Progress = true, "", nil, nil
+	in.Message += "; it keeps its place"
+	s.changed, s.progress = true, false
 }
 
 // leave takes the instance off its node. NodeID and Epoch of the step's origin
 // say what is released.
 func (s *step) leave() {
 	in := &s.inst
-	in.NodeID, in.Address, in.DeadlineAt, in.Progress = cloud.NodeID{}, "", nil, nil
+	in.NodeID, in.Held, in.Address, in.DeadlineAt, in.Progress = cloud.NodeID{}, false, "", nil, nil
 	s.changed, s.released, s.progress = true, true, false
 }
 
@@ -168,6 +204,8 @@ func outcome(in postgres.Standing, o postgres.Observation) (to cloud.InstanceSta
 	switch {
 	case in.State == cloud.StateDeleting:
 		return cloud.StateDeleted, "", "deleted"
+	case in.State == cloud.StateStopping && in.Reason == reasonIdle:
+		return cloud.StateStopped, reasonIdle, in.Message
 	case in.State == cloud.StateStopping && in.Reason == reasonStartTimeout:
 		return cloud.StateFailed, reasonStartTimeout, in.Message
 	case in.State == cloud.StateStopping && o.State != nodewire.GuestFailed:
@@ -178,6 +216,8 @@ func outcome(in postgres.Standing, o postgres.Observation) (to cloud.InstanceSta
 		return cloud.StateFailed, or(o.Reason, nodewire.ReasonStart), or(o.Message, "its node could not run it")
 	case o.Reason == nodewire.ReasonAsked:
 		return cloud.StateStopped, nodewire.ReasonAsked, or(o.Message, "stopped as asked")
+	case o.Reason == nodewire.ReasonPowerOff, in.Kind == cloud.KindVM && (o.Reason == "" || o.Reason == nodewire.ReasonExited):
+		return cloud.StateStopped, nodewire.ReasonPowerOff, or(o.Message, "it switched itself off")
 	case o.ExitCode != nil && *o.ExitCode != 0:
 		return cloud.StateFailed, or(o.Reason, nodewire.ReasonExited), or(o.Message, fmt.Sprintf("exited with code %d", *o.ExitCode))
 	case o.Reason != "" && o.Reason != nodewire.ReasonExited:
@@ -190,9 +230,9 @@ func outcome(in postgres.Standing, o postgres.Observation) (to cloud.InstanceSta
 func intend(was postgres.Standing, now time.Time) step {
 	s := step{inst: was}
 	in := &s.inst
-	gone := was.Desired == cloud.DesiredDeleted
+	gone, why := was.Desired == cloud.DesiredDeleted, nodewire.ReasonAsked
 	enter := func(to cloud.InstanceState, within time.Duration, message string) {
-		in.State, in.StateAt, in.Reason, in.Message, in.Progress, in.DeadlineAt = to, now, nodewire.ReasonAsked, message, nil, nil
+		in.State, in.StateAt, in.Reason, in.Message, in.Progress, in.DeadlineAt = to, now, why, message, nil, nil
 		if within > 0 {
 			deadline := now.Add(within)
 			in.DeadlineAt = &deadline
@@ -208,6 +248,9 @@ func intend(was postgres.Standing, now time.Time) step {
 	case cloud.StateQueued, cloud.StateStopped, cloud.StateFailed:
 		switch {
 		case gone:
+			if was.Held {
+				s.leave() // nothing of it runs there
+			}
 			enter(cloud.StateDeleted, 0, "deleted")
 		case was.Desired == cloud.DesiredStopped && was.State == cloud.StateQueued:
 			enter(cloud.StateStopped, 0, "stopped before it was placed")
@@ -217,6 +260,9 @@ func intend(was postgres.Standing, now time.Time) step {
 		case gone:
 			enter(cloud.StateDeleting, cloud.DeleteWithin, "its node removes it")
 		case was.Desired == cloud.DesiredStopped && was.State != cloud.StateStopping:
+			if was.OnStop == cloud.StopHolds {
+				why = postgres.ReasonHold
+			}
 			enter(cloud.StateStopping, cloud.StopWithin, "its node stops it")
 		}
 	}

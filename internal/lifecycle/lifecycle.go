@@ -6,10 +6,15 @@
 //	                                   gives back its slots, its node and its quota in one transaction
 //	intend    what tenants want      → queued ─► stopped, deleted; placed ─► stopping, deleting
 //	overdue   states past a deadline → a start that is stuck is stopped; the rest is an alarm
-//	live      nodes' signs of life   → ready ⇄ late ─► lost
+//	volumes   what nodes said, sizes   → pending ─► present ─► deleting ─► deleted, and what each is charged for
+//	live      nodes' signs of life   → ready ⇄ late ─► lost; silent for long, or confirmed off: fenced, and what may
+//	                                   restart elsewhere is queued again; forgotten: nobody waits for its word
+//	idle      notebooks' activity    → warned, then stopping, by the project's policy
+//	alarms    what needs a person    → opened, and cleared when it is over
 //	clean     expired rows           → gone
 //
-// Nothing but the node's own word, for the epoch that is placed, frees a claim.
+// Nothing but the node's own word, for the epoch that is placed, frees a claim;
+// or a person's, that the node is gone for good.
 //
 // Imports: cloud, gpu, loop, nodewire, postgres, and the Prometheus client.
 package lifecycle
@@ -32,6 +37,8 @@ const (
 	stepEvery     = 500 * time.Millisecond
 	liveEvery     = 500 * time.Millisecond
 	cleanEvery    = 5 * time.Minute
+	idleEvery     = 2 * time.Second
+	alarmsEvery   = 2 * time.Second
 	batchSize     = 300 // rows a transaction
 	progressEvery = 500 * time.Millisecond
 )
@@ -51,6 +58,10 @@ type Config struct {
 	Log      *slog.Logger          // nil: slog.Default
 	Register prometheus.Registerer // nil: not counted
 	Observer loop.Observer         // nil: none
+
+	// FenceAfter is the silence after which a node with a watchdog is fenced;
+	// zero: what its guests' time-out and the margin make.
+	FenceAfter time.Duration
 }
 
 // Lifecycle is the loops.
@@ -68,6 +79,9 @@ func New(cfg Config) *Lifecycle {
 	if l.log == nil {
 		l.log = slog.Default()
 	}
+	if l.cfg.FenceAfter <= 0 {
+		l.cfg.FenceAfter = fenceAfterDefault
+	}
 	return l
 }
 
@@ -83,6 +97,8 @@ func (l *Lifecycle) Run(ctx context.Context) error {
 		runner("lifecycle", stepEvery, wake, l.Step),
 		runner("liveness", liveEvery, nil, l.Liveness),
 		runner("cleanup", cleanEvery, nil, l.Clean),
+		runner("idle", idleEvery, nil, l.Idle),
+		runner("alarms", alarmsEvery, nil, l.Alarms),
 	} {
 		all.Go(func() { _ = r.Run(ctx) })
 	}
@@ -92,7 +108,7 @@ func (l *Lifecycle) Run(ctx context.Context) error {
 
 // Step moves every instance that has news, an intent or a deadline behind it.
 func (l *Lifecycle) Step(ctx context.Context) error {
-	for _, part := range []func(context.Context) error{l.observe, l.intend, l.overdue} {
+	for _, part := range []func(context.Context) error{l.observe, l.intend, l.overdue, l.volumes} {
 		if err := part(ctx); err != nil {
 			return ended(err)
 		}

@@ -25,15 +25,14 @@ func (l *Lifecycle) Liveness(ctx context.Context) error {
 		var found []string
 		for _, m := range moves {
 			l.log.Info("node changed", "node", m.ID.String(), "name", m.Name, "from", m.From, "to", m.To)
+			if m.From == cloud.NodeLost {
+				found = append(found, lostKey(m.ID))
+			}
 			switch m.To {
 			case cloud.NodeReady:
 				tx.Wake(postgres.TopicSchedule)
-				found = append(found, lostKey(m.ID))
 			case cloud.NodeLost:
-				err := postgres.AlarmRaise(ctx, tx, cloud.Alarm{
-					Key: lostKey(m.ID), Severity: "critical", Subject: m.ID.String(),
-					Message: fmt.Sprintf("node %s has not been heard of for %d minutes; what it held stays held until it reports", m.Name, int(lostAfter.Minutes())),
-				})
+				err := postgres.AlarmRaise(ctx, tx, lostAlarm(m.ID, m.Name))
 				if err != nil {
 					return err
 				}
@@ -44,22 +43,29 @@ func (l *Lifecycle) Liveness(ctx context.Context) error {
 	if err != nil {
 		return ended(err)
 	}
-	return ended(l.forsaken(ctx))
+	for _, part := range []func(context.Context) error{l.fence, l.forget, l.forsaken} {
+		if err := part(ctx); err != nil {
+			return ended(err)
+		}
+	}
+	return nil
 }
 
-// forsaken marks what ran on a lost node, and looks again at it once the node
-// is back and says that it runs.
+// forsaken marks what ran on a node that is lost or fenced and stays there, says
+// what it waits for, and looks again at it once the node is back and says that
+// it runs.
 func (l *Lifecycle) forsaken(ctx context.Context) error {
 	err := l.each(ctx, postgres.InstanceForsaken, func(ctx context.Context, tx *postgres.Tx, was postgres.Standing, now time.Time) (step, error) {
 		s := step{inst: was}
 		if was.State != cloud.StateRunning || was.Reason == postgres.ReasonNodeLost {
 			return s, nil
 		}
-		seen, lost, err := postgres.NodeProof(ctx, tx, was.NodeID)
-		if err == nil && lost {
-			s.lost(seen, now)
+		f, err := postgres.FenceFactsGet(ctx, tx, was.ID)
+		if err != nil || f.State != cloud.NodeLost && !f.Fenced || f.Takeable {
+			return s, err
 		}
-		return s, err
+		s.lost(f.SeenAt, waitsFor(was, f), now)
+		return s, nil
 	})
 	if err != nil {
 		return err
@@ -71,6 +77,19 @@ func (l *Lifecycle) forsaken(ctx context.Context) error {
 		}
 		return err
 	})
+}
+
+// waitsFor says why an instance stays on a node that nobody hears of.
+func waitsFor(was postgres.Standing, f postgres.FenceFacts) string {
+	switch {
+	case was.OnNodeLoss != cloud.LossRestarts:
+		return "its node has not been heard of: it waits for it, and what it holds stays held (on_node_loss is wait)"
+	case f.Data:
+		return "its node has not been heard of; its data lies on that node, so it waits for it instead of restarting elsewhere"
+	case !f.Watchdog:
+		return "its node has not been heard of and has no watchdog: it restarts elsewhere once an operator confirms that the node is off"
+	}
+	return "its node has not been heard of; it may still run there, and restarts elsewhere once nothing of it can"
 }
 
 func lostKey(id cloud.NodeID) string { return fmt.Sprintf("node:%s:lost", id) }

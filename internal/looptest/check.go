@@ -9,21 +9,21 @@ func (w *World) Check(t testing.TB) {
 	t.Helper()
 	for what, sql := range map[string]string{
 		"claims of an instance that is on no node": `
-			SELECT count(*) FROM gpu_claim c JOIN instance i ON i.id = c.instance_id WHERE i.node_id IS NULL`,
+			SELECT count(*) FROM gpu_claim c JOIN instance i ON i.id = c.instance_id WHERE i.node_id IS NULL AND NOT c.fenced`,
 		"claims of another epoch": `
-			SELECT count(*) FROM gpu_claim c JOIN instance i ON i.id = c.instance_id WHERE i.epoch <> c.epoch`,
+			SELECT count(*) FROM gpu_claim c JOIN instance i ON i.id = c.instance_id WHERE i.epoch <> c.epoch AND NOT c.fenced`,
 		"claims on another node than their instance's": `
-			SELECT count(*) FROM gpu_claim c JOIN instance i ON i.id = c.instance_id JOIN gpu g ON g.id = c.gpu_id WHERE g.node_id <> i.node_id`,
+			SELECT count(*) FROM gpu_claim c JOIN instance i ON i.id = c.instance_id JOIN gpu g ON g.id = c.gpu_id WHERE g.node_id <> i.node_id AND NOT c.fenced`,
 		"placed instances without exactly their devices": `
 			SELECT count(*) FROM instance i WHERE i.node_id IS NOT NULL
-			AND (SELECT count(*) FROM gpu_claim c WHERE c.instance_id = i.id) <> i.gpu_count`,
+			AND (SELECT count(*) FROM gpu_claim c WHERE c.instance_id = i.id AND NOT c.fenced) <> i.gpu_count`,
 		"overlapping claims": `
 			SELECT count(*) FROM gpu_claim a JOIN gpu_claim b ON a.gpu_id = b.gpu_id AND a.id < b.id AND a.slots && b.slots`,
 		"nodes that are oversold": `
 			SELECT count(*) FROM node n WHERE floor(n.vcpu * n.cpu_overcommit) < (SELECT COALESCE(sum(vcpu), 0) FROM instance WHERE node_id = n.id)
 			OR n.memory_mib < (SELECT COALESCE(sum(memory_mib), 0) FROM instance WHERE node_id = n.id)`,
 		"instances that hold quota in the wrong state": `
-			SELECT count(*) FROM instance WHERE holds_quota <> (state IN ('queued', 'starting', 'running', 'stopping', 'deleting'))`,
+			SELECT count(*) FROM instance WHERE holds_quota <> (state IN ('queued', 'starting', 'running', 'stopping', 'deleting') OR held)`,
 		"limits whose use is not the sum of what holds them": `
 			SELECT count(*) FROM project_quota q JOIN LATERAL (
 				SELECT CASE q.resource
@@ -39,6 +39,12 @@ func (w *World) Check(t testing.TB) {
 			OR i.event_seq <> (SELECT COALESCE(max(seq), 0) FROM event e WHERE e.resource_id = i.id)`,
 		"events out of order in time": `
 			SELECT count(*) FROM event a JOIN event b ON b.resource_id = a.resource_id AND b.seq = a.seq + 1 WHERE b.at < a.at`,
+		"instances whose data is on another node than they are": `
+			SELECT count(*) FROM instance i JOIN volume v ON v.instance_id = i.id WHERE i.node_id IS NOT NULL AND v.state IN ('present', 'lost') AND v.node_id <> i.node_id`,
+		"volumes whose open segment is not of their size": `
+			SELECT count(*) FROM volume v LEFT JOIN volume_segment s ON s.volume_id = v.id AND s.ended_at IS NULL WHERE v.charged_mib IS DISTINCT FROM s.size_mib`,
+		"volumes of deleted instances that nobody asked to remove": `
+			SELECT count(*) FROM volume v JOIN instance i ON i.id = v.instance_id WHERE i.state = 'deleted' AND v.state NOT IN ('deleting', 'deleted')`,
 		"segments that overlap": `
 			SELECT count(*) FROM segment a JOIN segment b ON a.instance_id = b.instance_id AND a.id < b.id
 			AND tstzrange(a.started_at, a.ended_at) && tstzrange(b.started_at, b.ended_at)`,

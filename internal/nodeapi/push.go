@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"sync"
 	"time"
 
@@ -80,12 +81,62 @@ func (s *Server) reported(id cloud.NodeID, holds nodewire.Version) {
 	}
 }
 
+// resync compares now and then what all connected nodes hold with what they
+// should, in one look: a wake-up that was lost costs one interval.
+func (s *Server) resync(ctx context.Context) {
+	tick := time.NewTicker(s.cfg.Timing.Resync)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		began := time.Now()
+		err := s.nudgeBehind(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			s.log.Warn("compare what nodes hold", "error", err)
+		}
+		if s.cfg.Observer != nil {
+			s.cfg.Observer.Ticked("pusher", time.Since(began), err)
+		}
+	}
+}
+
+func (s *Server) nudgeBehind(ctx context.Context) error {
+	s.mu.Lock()
+	pushers := make([]*pusher, 0, len(s.pushers))
+	ids := make([]cloud.NodeID, 0, len(s.pushers))
+	for id, p := range s.pushers {
+		pushers, ids = append(pushers, p), append(ids, id)
+	}
+	s.mu.Unlock()
+	if len(ids) == 0 {
+		return nil
+	}
+	wanted, err := s.app.NodeGenerations(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for _, p := range pushers {
+		want, known := wanted[p.id]
+		p.mu.Lock()
+		same := known && p.held != nil && *p.held == want
+		p.mu.Unlock()
+		if !same {
+			p.nudge()
+		}
+	}
+	return nil
+}
+
 func (p *pusher) run(ctx context.Context) {
 	defer p.stop()
 	woken, done := p.server.cfg.Wakes(p.server.cfg.NodeTopic(p.id))
 	defer done()
-	resync := time.NewTicker(p.server.cfg.Timing.Resync)
-	defer resync.Stop()
 	const first, last = 50 * time.Millisecond, 5 * time.Second
 	wait := first
 	for {
@@ -113,13 +164,12 @@ func (p *pusher) run(ctx context.Context) {
 			return
 		case <-woken:
 		case <-p.kick:
-		case <-resync.C:
 		}
 	}
 }
 
 // push sends the assignment if the node does not hold it already.
-func (p *pusher) push(ctx context.Context) error {
+func (p *pusher) push(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.server.cfg.Timing.Push)
 	defer cancel()
 	as, err := p.server.app.NodeAssignment(ctx, p.id)
@@ -136,7 +186,14 @@ func (p *pusher) push(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("encode assignment: %w", err)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://node"+nodewire.PathAssignment, bytes.NewReader(raw))
+	sent := false
+	defer func() {
+		if err != nil && sent {
+			p.tried(ctx)
+		}
+	}()
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { sent = true }})
+	req, err := http.NewRequestWithContext(traced, http.MethodPut, "http://node"+nodewire.PathAssignment, bytes.NewReader(raw))
 	if err != nil {
 		return err
 	}
@@ -171,4 +228,14 @@ func (p *pusher) push(ctx context.Context) error {
 	p.held = &as.Version
 	p.mu.Unlock()
 	return nil
+}
+
+// tried notes that the node may have had contact that it did not answer: it
+// counts its silence from there, and so must whoever fences it.
+func (p *pusher) tried(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	if err := p.server.app.NodeTried(ctx, p.id); err != nil {
+		p.server.log.Warn("note an unanswered assignment", "node", p.id, "error", err)
+	}
 }

@@ -98,7 +98,7 @@ func Capacity(ctx context.Context, q Querier) ([]CapacityRow, error) {
 			count(*) FILTER (WHERE g.state = 'ready' AND k.slots IS NULL) AS free,
 			COALESCE(sum(CASE WHEN g.geometry = 'mig4' THEN 4 ELSE 8 END) FILTER (WHERE g.mode = 'mig'), 0)::int AS slots_total,
 			COALESCE(sum(k.slots) FILTER (WHERE g.mode = 'mig'), 0)::int AS slots_used
-		FROM gpu g
+		FROM gpu g JOIN node n ON n.id = g.node_id AND n.forgotten_at IS NULL
 		LEFT JOIN LATERAL (SELECT sum(upper(c.slots) - lower(c.slots)) AS slots FROM gpu_claim c WHERE c.gpu_id = g.id) k ON true
 		GROUP BY g.model, g.simulated ORDER BY g.model, g.simulated`)
 	return all[CapacityRow](rows, "count capacity")

@@ -13,7 +13,7 @@ import (
 
 const nodeSelect = `
 	SELECT n.id, n.name, n.pool_id, p.name AS pool_name, n.state, n.drained, n.simulated, n.vcpu, n.memory_mib,
-		n.cpu_overcommit, n.agent_version, n.last_seen_at, n.created_at, n.generation, n.ack_generation,
+		n.cpu_overcommit, n.labels, n.kinds, n.watchdog, n.fenced_at, n.fenced_by IS NOT NULL AS fenced_by_hand, n.orphans, n.agent_version, n.last_seen_at, n.created_at, n.generation, n.ack_generation,
 		COALESCE(u.vcpu, 0)::int AS used_vcpu, COALESCE(u.memory_mib, 0)::bigint AS used_memory_mib
 	FROM node n
 	JOIN pool p ON p.id = n.pool_id
@@ -21,14 +21,14 @@ const nodeSelect = `
 
 // NodeList lists by name, after one, without GPUs.
 func NodeList(ctx context.Context, q Querier, after string, limit int) ([]cloud.Node, error) {
-	rows, _ := q.Query(ctx, nodeSelect+` WHERE n.name > $1 ORDER BY n.name LIMIT $2`, after, limit)
+	rows, _ := q.Query(ctx, nodeSelect+` WHERE n.name > $1 AND n.forgotten_at IS NULL ORDER BY n.name LIMIT $2`, after, limit)
 	out, err := pgx.CollectRows(rows, pgx.RowToStructByNameLax[cloud.Node])
 	return out, wrap("list nodes", err)
 }
 
 // NodeGet finds one, without GPUs.
 func NodeGet(ctx context.Context, q Querier, ref Ref) (cloud.Node, error) {
-	rows, _ := q.Query(ctx, nodeSelect+` WHERE n.id = $1 OR n.name = $2`, ref.ID, ref.Name)
+	rows, _ := q.Query(ctx, nodeSelect+` WHERE (n.id = $1 OR n.name = $2) AND n.forgotten_at IS NULL`, ref.ID, ref.Name)
 	out, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByNameLax[cloud.Node])
 	return out, wrap("get node", err)
 }
@@ -106,14 +106,16 @@ type NodeSeen struct {
 	Generation    int64
 	AckEra        *uuid.UUID
 	AckGeneration int64
+	Fenced        bool
 }
 
-// NodeReported writes a node's own row, as tenon_node.
+// NodeReported writes a node's own row, as tenon_node. Until all of the report is
+// kept, no digest stands for it.
 func NodeReported(ctx context.Context, q Querier, id cloud.NodeID, n NodeNews) (NodeSeen, error) {
 	rows, _ := q.Query(ctx, `
 		UPDATE node SET vcpu = $2, memory_mib = $3, agent_version = $4, boot_id = $5, drivers = $6, orphans = $7,
-			ack_era = $8, ack_generation = $9, last_seen_at = now()
-		WHERE id = $1 RETURNING state, generation, ack_era, ack_generation`,
+			ack_era = $8, ack_generation = $9, last_seen_at = now(), report_digest = NULL
+		WHERE id = $1 RETURNING state, generation, ack_era, ack_generation, fenced_at IS NOT NULL AS fenced`,
 		id, n.VCPU, n.MemoryMiB, n.AgentVersion, n.BootID, n.Drivers, n.Orphans, n.AckEra, n.AckGeneration)
 	return one[NodeSeen](rows, "keep a node's report")
 }
@@ -122,6 +124,13 @@ func NodeReported(ctx context.Context, q Querier, id cloud.NodeID, n NodeNews) (
 func NodeAck(ctx context.Context, q Querier, id cloud.NodeID, era uuid.UUID, generation int64) error {
 	_, err := q.Exec(ctx, `UPDATE node SET ack_era = $2, ack_generation = $3, last_seen_at = now() WHERE id = $1`, id, era, generation)
 	return wrap("note an assignment", err)
+}
+
+// NodeTried notes, as tenon_node, that an assignment was sent and not answered:
+// the node may have taken it for contact.
+func NodeTried(ctx context.Context, q Querier, id cloud.NodeID) error {
+	_, err := q.Exec(ctx, `UPDATE node SET tried_at = now() WHERE id = $1`, id)
+	return wrap("note an unanswered assignment", err)
 }
 
 // Assigned is an instance as its node must make it.
@@ -137,6 +146,8 @@ type Assigned struct {
 	ImageRef   string
 	Digest     string
 	Embedded   bool
+	Private    bool // its registry wants a password
+	Expected   bool // it ran before a restore
 	Command    []string
 	Env        map[string]string
 	VCPU       int
@@ -172,7 +183,7 @@ func AssignmentGet(ctx context.Context, q Querier, id cloud.NodeID) (Assignment,
 	})
 	b.Queue(`
 		SELECT i.id, i.epoch, i.generation, i.org_id, i.kind, i.name, i.state, i.desired_state AS desired,
-			m.ref AS image_ref, i.image_digest AS digest, m.embedded, i.command, i.env, i.vcpu, i.memory_mib, i.disk_mib
+			m.ref AS image_ref, i.image_digest AS digest, m.embedded, m.credential_id IS NOT NULL AS private, i.state = 'running' AND i.epoch <= (SELECT epoch_floor FROM cloud_state) AS expected, i.command, i.env, i.vcpu, i.memory_mib, i.disk_mib
 		FROM instance i JOIN image m ON m.id = i.image_id
 		WHERE i.node_id = $1 ORDER BY i.id`, id).Query(func(rows pgx.Rows) (err error) {
 		out.Instances, err = pgx.CollectRows(rows, pgx.RowToStructByName[Assigned])

@@ -36,8 +36,9 @@ func ProjectAdd(ctx context.Context, q Querier, p cloud.Project, limits map[clou
 	return wrap("add project", q.SendBatch(ctx, b).Close())
 }
 
-// ProjectRename changes the display name.
-func ProjectRename(ctx context.Context, q Querier, id cloud.ProjectID, displayName string) (cloud.Project, error) {
-	rows, _ := q.Query(ctx, `UPDATE project SET display_name = $2 WHERE id = $1 RETURNING `+projectColumns, id, displayName)
+// ProjectChange changes how a project is shown, and its idle policy.
+func ProjectChange(ctx context.Context, q Querier, p cloud.Project) (cloud.Project, error) {
+	rows, _ := q.Query(ctx, `UPDATE project SET display_name = $2, idle_stop_seconds = $3, idle_warn_seconds = $4 WHERE id = $1 RETURNING `+projectColumns,
+		p.ID, p.DisplayName, p.IdleStopSeconds, p.IdleWarnSeconds)
 	return one[cloud.Project](rows, "change project")
 }

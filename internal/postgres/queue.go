@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -38,26 +39,41 @@ const homeSQL = `
 	SELECT n.id, n.name, n.state FROM volume v JOIN node n ON n.id = v.node_id
 	WHERE v.instance_id = i.id AND (v.state IN ('present', 'lost') OR v.state = 'pending' AND v.said = 'present') LIMIT 1`
 
-// QueueRead reads the queue and the fleet in one round trip. The statements see
-// slightly different moments; the commit checks everything under locks.
+// QueueRead reads the queue and, if anything waits, the part of the fleet that it
+// may go to: a fleet of a thousand nodes is not read each second for nothing. The
+// statements see slightly different moments; the commit checks everything under
+// locks.
 func QueueRead(ctx context.Context, q Querier, limit int) (QueueSnapshot, error) {
 	var out QueueSnapshot
-	var batch pgx.Batch
-	batch.Queue(`
+	rows, _ := q.Query(ctx, `
 		SELECT i.id, i.project_id, i.kind, i.gpu_count, i.gpu_model, i.gpu_mode, i.gpu_profile, i.vcpu, i.memory_mib, i.disk_mib,
 			p.name, i.generation, i.queued_at, i.reason, i.message, h.id, COALESCE(h.name, ''), COALESCE(h.state, '')
 		FROM instance i JOIN pool p ON p.id = i.pool_id
 		LEFT JOIN LATERAL (`+homeSQL+`) h ON true
 		WHERE i.state = 'queued' AND i.desired_state = 'running'
-		ORDER BY i.queued_at, i.id LIMIT $1`, limit).Query(func(rows pgx.Rows) (err error) {
-		out.Waiting, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (w Waiting, err error) {
-			err = row.Scan(&w.ID, &w.ProjectID, &w.Kind, &w.Shape.GPUCount, &w.Shape.GPUModel, &w.Shape.GPUMode, &w.Shape.GPUProfile,
-				&w.Shape.VCPU, &w.Shape.MemoryMiB, &w.Shape.DiskMiB, &w.Pool, &w.Generation, &w.QueuedAt, &w.Reason, &w.Message,
-				&w.Home, &w.HomeName, &w.HomeState)
-			return w, err
-		})
-		return err
+		ORDER BY i.queued_at, i.id LIMIT $1`, limit)
+	var err error
+	out.Waiting, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (w Waiting, err error) {
+		err = row.Scan(&w.ID, &w.ProjectID, &w.Kind, &w.Shape.GPUCount, &w.Shape.GPUModel, &w.Shape.GPUMode, &w.Shape.GPUProfile,
+			&w.Shape.VCPU, &w.Shape.MemoryMiB, &w.Shape.DiskMiB, &w.Pool, &w.Generation, &w.QueuedAt, &w.Reason, &w.Message,
+			&w.Home, &w.HomeName, &w.HomeState)
+		return w, err
 	})
+	if err != nil {
+		return out, fmt.Errorf("read the queue: %w", err)
+	}
+	if len(out.Waiting) == 0 {
+		return out, nil
+	}
+	// Where cards are joined to each other matters to those who ask for several.
+	pools, joined := []string{}, false
+	for _, w := range out.Waiting {
+		joined = joined || w.Shape.GPUCount > 1
+		if !slices.Contains(pools, w.Pool) {
+			pools = append(pools, w.Pool)
+		}
+	}
+	var batch pgx.Batch
 	batch.Queue(`
 		SELECT n.id, n.name, n.pool_id, p.name, n.state, n.drained, n.simulated OR p.simulated, n.vcpu, n.memory_mib, n.cpu_overcommit,
 			COALESCE(u.vcpu, 0), COALESCE(u.memory_mib, 0), n.kinds
@@ -67,8 +83,8 @@ func QueueRead(ctx context.Context, q Querier, limit int) (QueueSnapshot, error)
 			SELECT node_id, sum(vcpu) AS vcpu, sum(memory_mib)::bigint AS memory_mib
 			FROM instance WHERE node_id IS NOT NULL GROUP BY node_id
 		) u ON u.node_id = n.id
-		WHERE n.forgotten_at IS NULL
-		ORDER BY n.id`).Query(func(rows pgx.Rows) (err error) {
+		WHERE n.forgotten_at IS NULL AND p.name = ANY($1)
+		ORDER BY n.id`, pools).Query(func(rows pgx.Rows) (err error) {
 		out.Nodes, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (n cloud.Node, err error) {
 			err = row.Scan(&n.ID, &n.Name, &n.PoolID, &n.PoolName, &n.State, &n.Drained, &n.Simulated, &n.VCPU, &n.MemoryMiB, &n.CPUOvercommit,
 				&n.UsedVCPU, &n.UsedMemoryMiB, &n.Kinds)
@@ -78,8 +94,10 @@ func QueueRead(ctx context.Context, q Querier, limit int) (QueueSnapshot, error)
 	})
 	var cards []cloud.GPU
 	batch.Queue(`
-		SELECT id, node_id, pci_address, model, geometry, mode, state, numa_node, nvlink
-		FROM gpu ORDER BY id`).Query(func(rows pgx.Rows) (err error) {
+		SELECT g.id, g.node_id, g.pci_address, g.model, g.geometry, g.mode, g.state, g.numa_node, CASE WHEN $2 THEN g.nvlink ELSE '{}' END
+		FROM gpu g JOIN node n ON n.id = g.node_id JOIN pool p ON p.id = n.pool_id
+		WHERE n.forgotten_at IS NULL AND p.name = ANY($1)
+		ORDER BY g.id`, pools, joined).Query(func(rows pgx.Rows) (err error) {
 		cards, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (g cloud.GPU, err error) {
 			err = row.Scan(&g.ID, &g.NodeID, &g.PCIAddress, &g.Model, &g.Geometry, &g.Mode, &g.State, &g.NUMANode, &g.NVLink)
 			return g, err

@@ -68,18 +68,19 @@ type NodeMove struct {
 
 // NodesJudge sets every node's state by when it was last heard of, and gives
 // those that changed. Silence counts for as long as somebody has listened, at
-// most; only a sign of life makes a node ready.
+// most; only a sign of life makes a node ready, and a fenced one has to prove
+// first that nothing is left.
 func NodesJudge(ctx context.Context, q Querier, late, lost, listened time.Duration) ([]NodeMove, error) {
 	rows, err := q.Query(ctx, `
 		WITH judged AS (
 			SELECT id, state AS was, last_seen_at AS seen, CASE
 				WHEN last_seen_at IS NULL THEN state
-				WHEN now() - last_seen_at < $1::interval THEN 'ready'
+				WHEN now() - last_seen_at < $1::interval THEN CASE WHEN fenced_at IS NULL THEN 'ready' ELSE 'late' END
 				WHEN state = 'ready' AND $3::interval < $1::interval THEN 'ready'
 				WHEN now() - last_seen_at < $2::interval THEN 'late'
 				WHEN state <> 'lost' AND $3::interval < $2::interval THEN 'late'
 				ELSE 'lost' END AS becomes
-			FROM node
+			FROM node WHERE forgotten_at IS NULL
 		), locked AS MATERIALIZED (
 			SELECT n.id, judged.was, judged.becomes FROM node n JOIN judged ON judged.id = n.id
 			WHERE n.state <> judged.becomes AND n.state = judged.was
@@ -98,21 +99,14 @@ func NodesJudge(ctx context.Context, q Querier, late, lost, listened time.Durati
 	return out, nil
 }
 
-// InstanceForsaken finds what ran on nodes that are lost and is not marked so.
+// InstanceForsaken finds what ran on nodes that are lost or fenced, stays there,
+// and is not marked so.
 func InstanceForsaken(ctx context.Context, q Querier, limit int) ([]InstanceRef, error) {
 	return instanceRefs(ctx, q, `
 		SELECT i.id, i.project_id FROM node n JOIN instance i ON i.node_id = n.id
-		WHERE n.state = 'lost' AND i.state = 'running' AND i.reason <> 'node_lost'
+		WHERE (n.state = 'lost' OR n.fenced_at IS NOT NULL) AND n.forgotten_at IS NULL AND i.state = 'running'
+			AND i.reason <> 'node_lost' AND NOT (n.fenced_at IS NOT NULL AND `+takeable+`)
 		ORDER BY i.id LIMIT $1`, limit)
-}
-
-// NodeProof gives a node's last sign of life, and whether it is lost.
-func NodeProof(ctx context.Context, q Querier, id cloud.NodeID) (seen time.Time, lost bool, err error) {
-	err = q.QueryRow(ctx, `SELECT COALESCE(last_seen_at, created_at), state = 'lost' FROM node WHERE id = $1`, id).Scan(&seen, &lost)
-	if err != nil {
-		return seen, false, fmt.Errorf("read a node's last sign of life: %w", err)
-	}
-	return seen, lost, nil
 }
 
 // ObservationRevive makes news of what nodes that are back say of instances

@@ -369,6 +369,86 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/nodes/{node}/fence": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Confirm that a node is off
+         * @description Only say so when it is true: instances that may restart elsewhere do so at once, and would run twice if they still ran there. Refused while the node reports.
+         */
+        post: operations["node.fence"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/nodes/{node}/forget": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Give a node up
+         * @description It will not come back: what it held is free, data that lay there is lost, its certificates end and its name is free. Refused unless it is lost or confirmed off.
+         */
+        post: operations["node.forget"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/nodes/{node}/orphans/{orphan}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Let a node end what nobody assigned
+         * @description Whatever it runs or keeps under this id is destroyed, data too.
+         */
+        delete: operations["node.remove_orphan"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/nodes/{node}/stays": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List what stays on a node
+         * @description What a drain leaves there, why, and what would move it; at most 1,000 of each reason.
+         */
+        get: operations["node.stays"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/nodes/{node}/undrain": {
         parameters: {
             query?: never;
@@ -544,7 +624,10 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
-        /** Change how a project is shown */
+        /**
+         * Change a project
+         * @description How it is shown, and when its idle notebooks are stopped. What is absent stays as it is.
+         */
         patch: operations["project.update"];
         trace?: never;
     };
@@ -610,6 +693,30 @@ export interface paths {
         delete: operations["instance.delete"];
         options?: never;
         head?: never;
+        /**
+         * Change an instance
+         * @description Its policies at any time; its flavor while it is stopped and holds nothing, for its next start.
+         */
+        patch: operations["instance.update"];
+        trace?: never;
+    };
+    "/v1/projects/{project}/instances/{instance}/console": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Join a VM's serial console
+         * @description What it wrote before comes first. Any number may be joined: all see the same, and what each types goes in. A WebSocket (subprotocol tenon.raw.v1) whose binary messages carry bytes as they are, in both directions; an empty message ends the client's direction. A close carries the reason.
+         */
+        get: operations["instance.console"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
         patch?: never;
         trace?: never;
     };
@@ -663,8 +770,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Make a ticket for one terminal
-         * @description Good once, within 30 seconds, for this instance. For browsers, which can't send a header with a WebSocket.
+         * Make a ticket for one stream
+         * @description Good once, within 30 seconds, for this instance and what it was made for: a terminal when the body is absent. For browsers, which can't send a header with a WebSocket.
          */
         post: operations["instance.exec_ticket"];
         delete?: never;
@@ -710,6 +817,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/projects/{project}/instances/{instance}/ports/{port}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Join a TCP port inside an instance
+         * @description Of that instance and of nothing else: it is dialled inside the container's own network, or at the VM's own address. A WebSocket (subprotocol tenon.raw.v1) whose binary messages carry bytes as they are, in both directions; an empty message ends the client's direction. A close carries the reason.
+         */
+        get: operations["instance.port"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/projects/{project}/instances/{instance}/ports/{port}/open": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Open a web server inside an instance
+         * @description Gives a link to the port's own host that signs a browser in, once, within 30 seconds; add path= to arrive elsewhere than at /. Only those who may use the instance get past it.
+         */
+        post: operations["instance.open"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/projects/{project}/instances/{instance}/restart": {
         parameters: {
             query?: never;
@@ -727,6 +874,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/projects/{project}/instances/{instance}/screen": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Join a VM's screen
+         * @description The RFB protocol of VNC; noVNC's subprotocol, binary, is taken too. A WebSocket (subprotocol tenon.raw.v1) whose binary messages carry bytes as they are, in both directions; an empty message ends the client's direction. A close carries the reason.
+         */
+        get: operations["instance.screen"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/projects/{project}/instances/{instance}/start": {
         parameters: {
             query?: never;
@@ -738,7 +905,7 @@ export interface paths {
         put?: never;
         /**
          * Start a stopped or failed instance
-         * @description It is queued again under the same id; limits are checked again.
+         * @description It is queued again under the same id; limits are checked again. A VM that held its place starts there at once. Without its GPU it needs none to be free: for reaching its data; so can be started what waits already.
          */
         post: operations["instance.start"];
         delete?: never;
@@ -758,7 +925,7 @@ export interface paths {
         put?: never;
         /**
          * Stop an instance
-         * @description It gives back everything it holds, its writable layer too.
+         * @description It gives back what it holds; a VM keeps its disk and may hold its place, a notebook keeps its home, a container keeps nothing.
          */
         post: operations["instance.stop"];
         delete?: never;
@@ -808,6 +975,50 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/projects/{project}/registry-credentials": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List a project's registry credentials
+         * @description Without their passwords, which are never shown.
+         */
+        get: operations["registry_credential.list"];
+        put?: never;
+        /**
+         * Add or replace a registry credential
+         * @description One for each registry. The registry is asked first: a password that it refuses is 422, one of a registry that can't be asked is kept with a warning. The password is kept sealed and shown never again.
+         */
+        post: operations["registry_credential.create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/projects/{project}/registry-credentials/{credential}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Delete a registry credential
+         * @description Refused while an image is pulled with it.
+         */
+        delete: operations["registry_credential.delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/projects/{project}/usage": {
         parameters: {
             query?: never;
@@ -820,6 +1031,26 @@ export interface paths {
          * @description By the second, between two times; the last 30 days when they are absent.
          */
         get: operations["usage.read"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/replicas": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the control plane's processes
+         * @description With which of them leads, and how many nodes are connected to each.
+         */
+        get: operations["replica.list"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1198,6 +1429,8 @@ export interface components {
             name: string;
             /** @description Operators: offer it to everyone */
             offered?: boolean;
+            /** @description Name or id: read and pull it with that project's credential for its registry */
+            project?: string;
             /** @description Repository with a tag or digest: docker.io/library/python:3.13, or acme/vision/train:v2 in the embedded registry */
             ref: string;
         };
@@ -1308,7 +1541,12 @@ export interface components {
             pool: string;
             /**
              * Format: int64
-             * @description While it runs; absent when a price is missing
+             * @description Per hour in its present state: running or held in full, stopped what it keeps alone
+             */
+            price_now_micros?: number;
+            /**
+             * Format: int64
+             * @description While it runs, with what it keeps; absent when a price is missing
              */
             price_per_hour_micros?: number;
             /**
@@ -1318,6 +1556,11 @@ export interface components {
             progress?: number;
             project: string;
             project_id: string;
+            /**
+             * Format: int64
+             * @description While queued, of one: its place in its pool's queue, from 1
+             */
+            queue_place?: number;
             /** @description For programs: no_capacity, image_pull_failed, exited */
             reason?: string;
             /** @description While queued: why each place was refused, with counts */
@@ -1397,6 +1640,25 @@ export interface components {
             /** @description The GPU figures are simulated */
             simulated: boolean;
         };
+        InstanceStart: {
+            /** @description Start without its GPUs and without their price, to save its data; the next plain start asks for them again (VMs and notebooks) */
+            without_gpu?: boolean;
+        };
+        InstanceStop: {
+            /**
+             * @description The instance's own on_stop when absent; hold is for VMs. A stopped one that is held is released with release
+             * @enum {string}
+             */
+            gpu?: "release" | "hold";
+        };
+        InstanceUpdate: {
+            /** @description Name or id; its disk may not be smaller */
+            flavor?: string;
+            /** @enum {string} */
+            on_node_loss?: "wait" | "restart";
+            /** @enum {string} */
+            on_stop?: "release" | "hold";
+        };
         JoinToken: {
             /** Format: date-time */
             expires_at: string;
@@ -1416,6 +1678,9 @@ export interface components {
         ListFlavor: {
             items: components["schemas"]["Flavor"][];
         };
+        ListNodeStay: {
+            items: components["schemas"]["NodeStay"][];
+        };
         ListPool: {
             items: components["schemas"]["Pool"][];
         };
@@ -1424,6 +1689,9 @@ export interface components {
         };
         ListQuota: {
             items: components["schemas"]["Quota"][];
+        };
+        ListReplica: {
+            items: components["schemas"]["Replica"][];
         };
         Login: {
             email: string;
@@ -1483,21 +1751,41 @@ export interface components {
             /** @description An operator's: no new placements */
             drained: boolean;
             /**
+             * Format: date-time
+             * @description Since when what may restart elsewhere is known not to run on it
+             */
+            fenced_at?: string;
+            /**
+             * @description Who made sure: a person, or its own time-out
+             * @enum {string}
+             */
+            fenced_by?: "operator" | "watchdog";
+            /**
              * Format: int64
              * @description Of its assignment
              */
             generation: number;
             gpus: components["schemas"]["GPU"][];
             id: string;
+            /** @description Of instances that it can run */
+            kinds: string[];
+            /** @description Its rack and zone, as it says */
+            labels?: {
+                [key: string]: string;
+            };
             /** Format: date-time */
             last_seen_at?: string;
             /** Format: int64 */
             memory_mib: number;
             name: string;
+            /** @description What it has and nobody assigned */
+            orphans: components["schemas"]["Orphan"][];
             pool: string;
             simulated: boolean;
             /** @enum {string} */
             state: "ready" | "late" | "lost";
+            /** @description How much a drain leaves on it; where one node is shown */
+            stays?: components["schemas"]["NodeStayCounts"];
             /** Format: int64 */
             used_memory_mib: number;
             /** Format: int64 */
@@ -1507,6 +1795,51 @@ export interface components {
              * @description What the host has
              */
             vcpu: number;
+            /** @description It ends by itself what may restart elsewhere, once it has lost contact */
+            watchdog: boolean;
+        };
+        NodeStay: {
+            /** @description Name; operators see no more of a tenant's instance */
+            instance?: string;
+            instance_id?: string;
+            kind: string;
+            /** @description Why it stays, and what would move it */
+            message: string;
+            org?: string;
+            /** @description Id of what nobody assigned */
+            orphan?: string;
+            /** @description For programs: running, held, volume, stopping, fenced_claim, orphan */
+            reason: string;
+            state: string;
+            volume_id?: string;
+        };
+        NodeStayCounts: {
+            /**
+             * Format: int64
+             * @description Instances that went elsewhere and whose GPUs it still has to give back
+             */
+            fenced_claims: number;
+            /** Format: int64 */
+            held: number;
+            /** Format: int64 */
+            orphans: number;
+            /** Format: int64 */
+            running: number;
+            /** Format: int64 */
+            stopping: number;
+            /**
+             * Format: int64
+             * @description Of instances that don't run there now
+             */
+            volumes: number;
+        };
+        Opened: {
+            /** Format: date-time */
+            expires_at: string;
+            /** @description Where it stays open, for whoever may use the instance */
+            host: string;
+            /** @description Good for one visit, within 30 seconds */
+            url: string;
         };
         Organisation: {
             /** Format: date-time */
@@ -1518,6 +1851,11 @@ export interface components {
         OrganisationCreate: {
             display_name?: string;
             name: string;
+        };
+        Orphan: {
+            driver: string;
+            id: string;
+            what: string;
         };
         PageAlarm: {
             items: components["schemas"]["Alarm"][];
@@ -1561,6 +1899,11 @@ export interface components {
         };
         PageProject: {
             items: components["schemas"]["Project"][];
+            /** @description Pass it as page_token to get the next page; absent on the last one */
+            next_page_token?: string;
+        };
+        PageRegistryCredential: {
+            items: components["schemas"]["RegistryCredential"][];
             /** @description Pass it as page_token to get the next page; absent on the last one */
             next_page_token?: string;
         };
@@ -1658,6 +2001,16 @@ export interface components {
             created_at: string;
             display_name: string;
             id: string;
+            /**
+             * Format: int64
+             * @description Notebooks that are idle for so long are stopped; null: never
+             */
+            idle_stop_seconds: number | null;
+            /**
+             * Format: int64
+             * @description How long before that they are warned
+             */
+            idle_warn_seconds: number;
             name: string;
             organisation_id: string;
         };
@@ -1666,7 +2019,17 @@ export interface components {
             name: string;
         };
         ProjectUpdate: {
-            display_name: string;
+            display_name?: string;
+            /**
+             * Format: int64
+             * @description Stop notebooks that are idle for so long, at least 60; null or 0: never
+             */
+            idle_stop_seconds?: number | null;
+            /**
+             * Format: int64
+             * @description Warn so long before
+             */
+            idle_warn_seconds?: number;
         };
         Quota: {
             /**
@@ -1701,6 +2064,39 @@ export interface components {
             message?: string;
             /** @description For programs: no_free_slots, node_drained */
             reason: string;
+        };
+        RegistryCredential: {
+            /**
+             * Format: date-time
+             * @description When it was made, or replaced last
+             */
+            created_at: string;
+            /** @example ghcr.io */
+            host: string;
+            id: string;
+            username: string;
+            /** @description When it is made: its registry could not be asked whether it takes the password */
+            warning?: string;
+        };
+        RegistryCredentialCreate: {
+            host: string;
+            password: string;
+            username: string;
+        };
+        Replica: {
+            address: string;
+            id: string;
+            leader: boolean;
+            /**
+             * Format: int64
+             * @description How many are connected to it
+             */
+            nodes: number;
+            /** Format: date-time */
+            seen_at: string;
+            /** Format: date-time */
+            started_at: string;
+            version: string;
         };
         Sample: {
             /** Format: date-time */
@@ -1744,6 +2140,18 @@ export interface components {
             expires_at: string;
             /** @enum {string} */
             token_type: "Bearer";
+        };
+        TicketCreate: {
+            /**
+             * @default exec
+             * @enum {string}
+             */
+            for: "exec" | "console" | "screen" | "port";
+            /**
+             * Format: int64
+             * @description With for=port
+             */
+            port?: number;
         };
         Token: {
             /** Format: date-time */
@@ -2570,6 +2978,132 @@ export interface operations {
             };
         };
     };
+    "node.fence": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name or id */
+                node: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Node"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "node.forget": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name or id */
+                node: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "node.remove_orphan": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name or id */
+                node: string;
+                /** @description Its id, as the node reports it */
+                orphan: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "node.stays": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name or id */
+                node: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListNodeStay"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "node.undrain": {
         parameters: {
             query?: never;
@@ -3021,6 +3555,7 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": components["schemas"]["ProjectUpdate"];
+                "application/octet-stream": string;
             };
         };
         responses: {
@@ -3237,6 +3772,67 @@ export interface operations {
             };
         };
     };
+    "instance.update": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["InstanceUpdate"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Instance"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "instance.console": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "instance.events": {
         parameters: {
             query?: {
@@ -3285,16 +3881,9 @@ export interface operations {
                 tty?: boolean;
                 columns?: number;
                 rows?: number;
-                /** @description Instead of an Authorization header */
-                ticket?: string;
             };
             header?: never;
-            path: {
-                /** @description Name or id */
-                project: string;
-                /** @description Name or id */
-                instance: string;
-            };
+            path?: never;
             cookie?: never;
         };
         requestBody?: never;
@@ -3329,7 +3918,11 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["TicketCreate"];
+            };
+        };
         responses: {
             /** @description Created */
             201: {
@@ -3424,6 +4017,72 @@ export interface operations {
             };
         };
     };
+    "instance.port": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description TCP port inside the instance */
+                port: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "instance.open": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name or id */
+                project: string;
+                /** @description Name or id */
+                instance: string;
+                /** @description TCP port inside the instance */
+                port: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Opened"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "instance.restart": {
         parameters: {
             query?: never;
@@ -3464,24 +4123,45 @@ export interface operations {
             };
         };
     };
-    "instance.start": {
+    "instance.screen": {
         parameters: {
             query?: never;
-            header?: {
-                /** @description The same key and body again give the first answer */
-                "Idempotency-Key"?: string;
-                /** @description The ETag that it must still have; otherwise 412 */
-                "If-Match"?: string;
-            };
-            path: {
-                /** @description Name or id */
-                project: string;
-                /** @description Name or id */
-                instance: string;
-            };
+            header?: never;
+            path?: never;
             cookie?: never;
         };
         requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "instance.start": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["InstanceStart"];
+            };
+        };
         responses: {
             /** @description Accepted */
             202: {
@@ -3507,21 +4187,15 @@ export interface operations {
     "instance.stop": {
         parameters: {
             query?: never;
-            header?: {
-                /** @description The same key and body again give the first answer */
-                "Idempotency-Key"?: string;
-                /** @description The ETag that it must still have; otherwise 412 */
-                "If-Match"?: string;
-            };
-            path: {
-                /** @description Name or id */
-                project: string;
-                /** @description Name or id */
-                instance: string;
-            };
+            header?: never;
+            path?: never;
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["InstanceStop"];
+            };
+        };
         responses: {
             /** @description Accepted */
             202: {
@@ -3648,6 +4322,111 @@ export interface operations {
             };
         };
     };
+    "registry_credential.list": {
+        parameters: {
+            query?: {
+                /** @description How many at most */
+                limit?: number;
+                /** @description next_page_token of the page before */
+                page_token?: string;
+            };
+            header?: never;
+            path: {
+                /** @description Name or id */
+                project: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PageRegistryCredential"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "registry_credential.create": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name or id */
+                project: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RegistryCredentialCreate"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RegistryCredential"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "registry_credential.delete": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name or id */
+                project: string;
+                /** @description Host or id */
+                credential: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "usage.read": {
         parameters: {
             query?: {
@@ -3673,6 +4452,35 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Usage"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "replica.list": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListReplica"];
                 };
             };
             /** @description A problem */
