@@ -127,9 +127,14 @@ func (f *fleet) node(ctx context.Context, n int, m sim.Machine, enrolled func())
 		return err
 	}
 	defer func() { _ = guests.Close() }()
+	volumes, err := openBookedVolumes(filepath.Join(dir, "volumes.json"))
+	if err != nil {
+		return err
+	}
 	a, err := agent.New(agent.Config{
 		NodeID: id.NodeID, CloudID: id.CloudID, Version: version + " (simulated)", Log: log, Host: host, Door: door,
 		Drivers: []hypervisor.Driver{guests}, Board: board, Store: agent.FileStore(filepath.Join(dir, "ledger.json")),
+		Volumes: volumes, Labels: m.Labels,
 		Timing: agent.Timing{Resync: fleetResync, Sample: fleetSample},
 	})
 	if err != nil {

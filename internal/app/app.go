@@ -17,8 +17,8 @@ type Config struct {
 	Resolve Resolver // nil: images can't be added
 	// CheckLogin asks a registry whether it takes a login; nil: it is not asked.
 	CheckLogin func(ctx context.Context, host string, login RegistryLogin) error
-	Now     func() time.Time
-	Log     *slog.Logger
+	Now        func() time.Time
+	Log        *slog.Logger
 }
 
 // Resolved is what a registry says of a reference.
@@ -51,6 +51,7 @@ type App struct {
 	seen      seen
 	feeds     feeds
 	lanes     lanes
+	beats     beats
 	rates     rates
 }
 

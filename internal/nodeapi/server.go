@@ -39,7 +39,7 @@ type Config struct {
 // Timing is how often; zeros take the defaults.
 type Timing struct {
 	Check  time.Duration // certificates of connected nodes: 2 s
-	Resync time.Duration // each node's assignment is compared again: 15 s
+	Resync time.Duration // what all nodes hold is compared again: 15 s
 	Push   time.Duration // one PUT may take: 15 s
 }
 
@@ -109,6 +109,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		ErrorLog:    slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	s.wg.Go(func() { s.checkCertificates(ctx) })
+	s.wg.Go(func() { s.resync(ctx) })
 	done := context.AfterFunc(ctx, func() { _ = srv.Close() })
 	defer done()
 	err := srv.Serve(tls.NewListener(ln, config))

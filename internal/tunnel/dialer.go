@@ -20,7 +20,7 @@ type Dialer struct {
 	Protocol string       // of the Upgrade header
 	TLS      *tls.Config  // with the node's certificate
 	Handler  http.Handler // what the control plane may ask
-	Idle     int          // unused connections to keep; 0: 4
+	Idle     int          // unused connections to keep; 0: 2
 	Log      *slog.Logger // optional
 	Source   net.Addr     // address of ours to dial from; nil: whichever
 
@@ -57,7 +57,7 @@ func (d *Dialer) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	idle := d.Idle
 	if idle <= 0 {
-		idle = 4
+		idle = 2
 	}
 	for range idle {
 		wg.Go(func() { d.keepOne(ctx, door, ln) })
