@@ -26,6 +26,7 @@ type config struct {
 	socket        string
 	board         string
 	gpuModes      map[int]string
+	labels        map[string]string
 	cloudID       string
 	reserveVCPU   int
 	reserveMiB    int64
@@ -36,7 +37,7 @@ type config struct {
 
 func readConfig(args []string, getenv func(string) string) (config, error) {
 	var c config
-	var modes string
+	var modes, labels string
 	host, _ := os.Hostname()
 	fs := flag.NewFlagSet("tenon-agent", flag.ContinueOnError)
 	var bad []error
@@ -67,13 +68,14 @@ func readConfig(args []string, getenv func(string) string) (config, error) {
 	text(&c.socket, "containerd-socket", "TENON_AGENT_CONTAINERD_SOCKET", "", "socket of this cloud's own containerd; default: containerd.sock in the run folder")
 	text(&c.board, "board", "TENON_AGENT_BOARD", "none", "where GPUs come from: none, or sim:NAME for a simulated board")
 	text(&modes, "gpu-modes", "TENON_AGENT_GPU_MODES", "", "modes of simulated cards by index, for instance 0=whole,1=mig")
+	text(&labels, "labels", "TENON_AGENT_LABELS", "", "what operators know this node by, for instance rack=a1,zone=north")
 	text(&c.cloudID, "cloud-id", "TENON_AGENT_CLOUD_ID", "", "id of the cloud, checked against the certificate's; purge needs it")
 	text(&c.logFormat, "log-format", "TENON_AGENT_LOG_FORMAT", "text", "text or json")
 	text(&c.logLevel, "log-level", "TENON_AGENT_LOG_LEVEL", "info", "debug, info, warn or error")
 	var reserveVCPU int64
 	number(&reserveVCPU, "reserve-vcpu", "TENON_AGENT_RESERVE_VCPU", 0, "vCPUs that the host keeps for itself")
 	number(&c.reserveMiB, "reserve-memory-mib", "TENON_AGENT_RESERVE_MEMORY_MIB", agent.ReserveMemoryMiB, "MiB of memory that the host keeps for itself")
-	number(&c.poolMiB, "disk-pool-mib", "TENON_AGENT_DISK_POOL_MIB", 0, "MiB for all writable layers; 0: half of the free space")
+	number(&c.poolMiB, "disk-pool-mib", "TENON_AGENT_DISK_POOL_MIB", 0, "MiB for all writable layers and volumes; 0: half of the free space")
 	if err := fs.Parse(args); err != nil {
 		return c, err
 	}
@@ -86,6 +88,9 @@ func readConfig(args []string, getenv func(string) string) (config, error) {
 	}
 	var err error
 	if c.gpuModes, err = parseModes(modes); err != nil {
+		bad = append(bad, err)
+	}
+	if c.labels, err = parseLabels(labels); err != nil {
 		bad = append(bad, err)
 	}
 	if c.logFormat != "text" && c.logFormat != "json" {
@@ -108,6 +113,22 @@ func parseModes(s string) (map[int]string, error) {
 			return nil, fmt.Errorf("GPU modes %q: write them as 0=whole,1=mig", s)
 		}
 		m[n] = mode
+	}
+	return m, nil
+}
+
+// parseLabels reads rack=a1,zone=north.
+func parseLabels(s string) (map[string]string, error) {
+	if s == "" {
+		return nil, nil //nolint:nilnil // no labels are an answer
+	}
+	m := map[string]string{}
+	for part := range strings.SplitSeq(s, ",") {
+		k, v, ok := strings.Cut(strings.TrimSpace(part), "=")
+		if !ok || k == "" || v == "" {
+			return nil, fmt.Errorf("labels %q: write them as rack=a1,zone=north", s)
+		}
+		m[k] = v
 	}
 	return m, nil
 }

@@ -34,10 +34,12 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/tenon-cloud/tenon/internal/agent"
+	"github.com/tenon-cloud/tenon/internal/agent/watchdog"
 	"github.com/tenon-cloud/tenon/internal/hypervisor"
 	"github.com/tenon-cloud/tenon/internal/hypervisor/containerd"
 	"github.com/tenon-cloud/tenon/internal/nodewire"
 	"github.com/tenon-cloud/tenon/internal/tunnel"
+	"github.com/tenon-cloud/tenon/internal/volume"
 )
 
 // TestMain lets the test binary be its own log writer, as the agent is.
@@ -100,7 +102,8 @@ func startTestNode(t *testing.T, c config) *testNode {
 	if err != nil {
 		t.Fatal(err)
 	}
-	driver, err := openContainerd(c, nil, logger)
+	pool := diskPool(c)
+	driver, err := openContainerd(c, nil, pool, logger)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,10 +111,15 @@ func startTestNode(t *testing.T, c config) *testNode {
 	if err != nil {
 		t.Fatal(err)
 	}
+	dog, err := watchdog.NewKeeper(watchdogDir(c), host.BootID, watchdog.SinceBoot)
+	if err != nil {
+		t.Fatal(err)
+	}
 	n := &testNode{cfg: c, door: &localDoor{addr: make(chan string, 1)}}
 	a, err := agent.New(agent.Config{
 		NodeID: "node_1", CloudID: c.cloudID, Door: n.door, Drivers: []hypervisor.Driver{driver}, Board: board, Host: host, Log: logger,
-		Store: agent.FileStore(filepath.Join(c.stateDir, "ledger.json")),
+		Store:   agent.FileStore(filepath.Join(c.stateDir, "ledger.json")),
+		Volumes: volume.NewStore(pool), Watchdog: dog,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -127,9 +135,13 @@ func startTestNode(t *testing.T, c config) *testNode {
 
 func (n *testNode) assign(t *testing.T, generation int64, instances ...nodewire.Instance) {
 	t.Helper()
-	raw, _ := json.Marshal(nodewire.Assignment{
-		Version: nodewire.Version{Era: "e", Generation: generation}, NodeID: "node_1", CloudID: n.cfg.cloudID, Instances: instances,
-	})
+	n.push(t, nodewire.Assignment{Version: nodewire.Version{Era: "e", Generation: generation}, Instances: instances})
+}
+
+func (n *testNode) push(t *testing.T, as nodewire.Assignment) {
+	t.Helper()
+	as.NodeID, as.CloudID = "node_1", n.cfg.cloudID
+	raw, _ := json.Marshal(as)
 	req, _ := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+n.addr+nodewire.PathAssignment, bytes.NewReader(raw))
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil || resp.StatusCode != http.StatusOK {
@@ -349,7 +361,7 @@ func pushBusybox(t *testing.T) nodewire.Image {
 		put(tar.Header{Name: dir, Typeflag: tar.TypeDir, Mode: 0o755}, "")
 	}
 	put(tar.Header{Name: "bin/busybox", Typeflag: tar.TypeReg, Mode: 0o755}, string(body))
-	for _, applet := range []string{"sh", "cat", "echo", "ls", "env", "sleep", "grep", "kill"} {
+	for _, applet := range []string{"sh", "cat", "echo", "ls", "env", "sleep", "grep", "kill", "nc", "httpd"} {
 		put(tar.Header{Name: "bin/" + applet, Typeflag: tar.TypeSymlink, Linkname: "busybox", Mode: 0o755}, "")
 	}
 	if err := w.Close(); err != nil {

@@ -2,6 +2,8 @@
 //
 //	tenon-agent [run] [flags]   take assignments and make this node so
 //	tenon-agent purge [flags]   end and remove everything that this cloud runs here
+//	tenon-agent virtlogd|libvirtd [flags]   become this node's private libvirt daemon, in a mount namespace of its own
+//	tenon-agent watchdog [flags]   end what may not run without contact when the agent can't
 //	tenon-agent containerd-config [flags]   print the configuration of this node's containerd
 //	tenon-agent fleet [flags]   run simulated nodes, which book resources and run nothing
 //	tenon-agent version
@@ -18,6 +20,7 @@ import (
 	"syscall"
 
 	"github.com/tenon-cloud/tenon/internal/hypervisor/containerd"
+	"github.com/tenon-cloud/tenon/internal/hypervisor/libvirt"
 )
 
 // version is set by the build.
@@ -37,7 +40,7 @@ func main() {
 	switch command {
 	case "version":
 		fmt.Println("tenon-agent", version)
-	case "run", "purge", "containerd-config":
+	case "run", "purge", "containerd-config", "watchdog", "virtlogd", "libvirtd":
 		cfg, err := readConfig(args, os.Getenv)
 		if errors.Is(err, flag.ErrHelp) {
 			return
@@ -51,6 +54,10 @@ func main() {
 			exit(nil)
 		case "purge":
 			exit(purge(ctx, cfg))
+		case "watchdog":
+			exit(watch(ctx, cfg))
+		case "virtlogd", "libvirtd":
+			exit(libvirt.RunDaemon(libvirtConfig(cfg), command))
 		}
 		exit(run(ctx, cfg))
 	case "fleet":
@@ -63,7 +70,7 @@ func main() {
 		}
 		exit(runFleet(ctx, cfg))
 	default:
-		exit(fmt.Errorf("there is no command %q; there are run, purge, containerd-config, fleet and version", command))
+		exit(fmt.Errorf("there is no command %q; there are run, purge, containerd-config, watchdog, virtlogd, libvirtd, fleet and version", command))
 	}
 }
 

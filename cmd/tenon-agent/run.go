@@ -11,12 +11,15 @@ import (
 	"syscall"
 
 	"github.com/tenon-cloud/tenon/internal/agent"
+	"github.com/tenon-cloud/tenon/internal/agent/watchdog"
 	"github.com/tenon-cloud/tenon/internal/device"
 	"github.com/tenon-cloud/tenon/internal/device/sim"
 	"github.com/tenon-cloud/tenon/internal/hypervisor"
 	"github.com/tenon-cloud/tenon/internal/hypervisor/containerd"
+	"github.com/tenon-cloud/tenon/internal/hypervisor/libvirt"
 	"github.com/tenon-cloud/tenon/internal/image"
 	"github.com/tenon-cloud/tenon/internal/network"
+	"github.com/tenon-cloud/tenon/internal/volume"
 )
 
 func run(ctx context.Context, c config) error {
@@ -53,15 +56,30 @@ func run(ctx context.Context, c config) error {
 	if err != nil {
 		return err
 	}
-	driver, err := openContainerd(c, door, log)
+	pool := diskPool(c)
+	net, err := openNetwork(c, log)
+	if err != nil {
+		return err
+	}
+	driver, err := openContainerd(c, door, pool, net, log)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = driver.Close() }()
+	machines, err := openLibvirt(c, door, net, log)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = machines.Close() }()
+	dog, err := watchdog.NewKeeper(watchdogDir(c), host.BootID, watchdog.SinceBoot)
+	if err != nil {
+		return err
+	}
 	a, err := agent.New(agent.Config{
 		NodeID: id.NodeID, CloudID: id.CloudID, Version: version, Log: log, Host: host, Door: door,
-		Drivers: []hypervisor.Driver{driver}, Board: board,
-		Store: agent.FileStore(filepath.Join(c.stateDir, "ledger.json")),
+		Drivers: []hypervisor.Driver{driver, machines}, Board: board,
+		Store:   agent.FileStore(filepath.Join(c.stateDir, "ledger.json")),
+		Volumes: volume.NewStore(pool), Watchdog: dog, Labels: c.labels,
 	})
 	if err != nil {
 		return err
@@ -106,17 +124,23 @@ func openBoard(c config, log *slog.Logger) (device.Board, error) {
 
 func cdiDir(c config) string { return filepath.Join(c.runDir, "cdi") }
 
-func openContainerd(c config, door *agent.RemoteDoor, log *slog.Logger) (*containerd.Driver, error) {
-	net, err := network.New(network.Config{
+// diskPool holds the writable layers of containers and all volumes.
+func diskPool(c config) *volume.Pool {
+	return volume.NewPool(containerd.PoolDir(c.engineDir), c.poolMiB)
+}
+
+// openNetwork is the one bridge that containers and VMs share.
+func openNetwork(c config, log *slog.Logger) (*network.Network, error) {
+	return network.New(network.Config{
 		CloudID: c.cloudID, Logger: log,
 		StateDir: filepath.Join(c.engineDir, "network"), RunDir: filepath.Join(c.runDir, "network"),
 	})
-	if err != nil {
-		return nil, err
-	}
+}
+
+func openContainerd(c config, door *agent.RemoteDoor, pool *volume.Pool, net *network.Network, log *slog.Logger) (*containerd.Driver, error) {
 	return containerd.New(containerd.Config{
 		CloudID: c.cloudID, Socket: c.socket, StateDir: c.engineDir, RunDir: c.runDir, CDISpecDirs: []string{cdiDir(c)},
-		Network: net, PoolMiB: c.poolMiB, Logger: log,
+		Network: net, Pool: pool, Logger: log,
 		Image: image.Config{
 			Embedded: func() (image.Endpoint, error) { return image.Endpoint{URL: door.URL(), TLS: door.TLS()}, nil },
 			Room:     func() int64 { return room(c.engineDir) },
@@ -143,7 +167,17 @@ func purge(ctx context.Context, c config) error {
 		return err
 	}
 	defer unlock()
-	return containerd.Purge(ctx, containerd.Config{CloudID: c.cloudID, StateDir: c.engineDir, RunDir: c.runDir})
+	net, err := openNetwork(c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	// VMs first: their disks lie in the pool that is taken away with the containers.
+	machines := libvirtConfig(c)
+	machines.Network = net
+	return errors.Join(
+		libvirt.Purge(ctx, machines),
+		containerd.Purge(ctx, containerd.Config{CloudID: c.cloudID, StateDir: c.engineDir, RunDir: c.runDir, Network: net}),
+	)
 }
 
 // lockState keeps two agents off one state folder.

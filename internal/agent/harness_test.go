@@ -148,6 +148,12 @@ func newWorld(t testing.TB, dir string, opts fake.Options) *world {
 	return &world{engine: fake.New(opts), board: b, disk: &MemoryStore{}, boot: "boot-1", base: time.Now().Add(-time.Hour), store: volume.NewMemory()}
 }
 
+func (w *world) sinceBoot() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Since(w.base)
+}
+
 func (w *world) fault(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -182,7 +188,7 @@ func (w *world) start(t testing.TB, f *fuse) *node {
 		Store:    &fusedStore{w.disk, f},
 		Volumes:  &fusedVolumes{w.store, f},
 		Watchdog: w.dog,
-		Clock:    func() time.Duration { return time.Since(w.base) },
+		Clock:    func() time.Duration { return w.sinceBoot() },
 		Host:     Host{VCPU: 8, MemoryMiB: 1024, BootID: w.boot}, Timing: w.timing,
 	})
 	if err != nil {

@@ -26,15 +26,24 @@ func ReadHost(reserveVCPU int, reserveMemoryMiB int64) (Host, error) {
 	if err != nil {
 		return Host{}, fmt.Errorf("read host: %w", err)
 	}
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	boot, err := BootID()
 	if err != nil {
-		return Host{}, fmt.Errorf("read host: %w", err)
+		return Host{}, err
 	}
-	h := Host{VCPU: runtime.NumCPU() - reserveVCPU, MemoryMiB: total - reserveMemoryMiB, BootID: strings.TrimSpace(string(boot))}
+	h := Host{VCPU: runtime.NumCPU() - reserveVCPU, MemoryMiB: total - reserveMemoryMiB, BootID: boot}
 	if h.VCPU < 1 || h.MemoryMiB < 1 {
 		return Host{}, fmt.Errorf("read host: a reserve of %d vCPU and %d MiB leaves nothing of %d vCPU and %d MiB", reserveVCPU, reserveMemoryMiB, runtime.NumCPU(), total)
 	}
 	return h, nil
+}
+
+// BootID names this boot of this machine.
+func BootID() (string, error) {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("read host: %w", err)
+	}
+	return strings.TrimSpace(string(boot)), nil
 }
 
 func memTotalMiB() (int64, error) {

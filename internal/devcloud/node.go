@@ -93,6 +93,15 @@ func (s *Supervisor) agentService(o Options, join string) (Service, error) {
 	}, nil
 }
 
+// watchdogService ends guests that may not run without contact when the agent
+// can't.
+func (s *Supervisor) watchdogService(o Options) Service {
+	return Service{
+		Name: "watchdog", Argv: []string{o.agent(), "watchdog", "-state-dir", s.Folder(partNode)},
+		Env: append(s.nodeEnv(), "TENON_AGENT_LOG_FORMAT=json"), StopSignal: syscall.SIGTERM, StopGrace: 5 * time.Second,
+	}
+}
+
 func (o Options) agent() string { return filepath.Join(o.Programs, "tenon-agent") }
 
 // purgeGuests ends every guest of a cloud and takes away what they held on the
