@@ -59,17 +59,24 @@ func TestStorm(t *testing.T) {
 		}
 	}()
 	l.Until(t, "everything is deleted and metered", func() bool {
-		return looptest.One[int](t, w, `SELECT count(*) FROM instance WHERE state <> 'deleted' OR metered_seq < event_seq`) == 0
+		return looptest.One[int](t, w, `SELECT (SELECT count(*) FROM instance WHERE state <> 'deleted' OR metered_seq < event_seq) + (SELECT count(*) FROM volume WHERE state <> 'deleted')`) == 0
 	}, machines...)
 	l.Turn(t)
+	for _, m := range machines {
+		for id, has := range m.Volumes {
+			if has {
+				t.Errorf("a node keeps volume %s of nobody", id)
+			}
+		}
+	}
 	w.Check(t)
 	checkBooks(t, w)
 	if got := looptest.One[string](t, w, `SELECT format('%s %s %s %s', (SELECT count(*) FROM gpu_claim), (SELECT sum(used) FROM project_quota),
-		(SELECT count(*) FROM segment WHERE ended_at IS NULL), (SELECT count(*) FROM observation))`); got != "0 0 0 0" {
+		(SELECT count(*) FROM segment WHERE ended_at IS NULL) + (SELECT count(*) FROM volume_segment WHERE ended_at IS NULL), (SELECT count(*) FROM observation))`); got != "0 0 0 0" {
 		t.Errorf("left over: %s claims, quota, open segments, observations", got)
 	}
 	deadlocks := looptest.One[int](t, w, `SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`)
-	t.Log(looptest.One[string](t, w, `SELECT format('%s instances, %s placements, %s events, %s segments', count(*), sum(epoch), sum(event_seq), (SELECT count(*) FROM segment)) FROM instance`),
+	t.Log(looptest.One[string](t, w, `SELECT format('%s instances, %s placements, %s events, %s segments, %s holds', count(*), sum(epoch), sum(event_seq), (SELECT count(*) FROM segment), (SELECT count(*) FROM event WHERE data->>'held' = 'true' AND verb = 'stopped')) FROM instance`),
 		deadlocks, "deadlocks")
 	if deadlocks != 0 {
 		t.Errorf("%d deadlocks: the order of locks is broken somewhere", deadlocks)
@@ -137,6 +144,7 @@ func storm(t *testing.T, w *looptest.World, machines []*looptest.Machine, book *
 			for _, g := range m.Guests {
 				if r.IntN(20) == 0 && g.State == nodewire.GuestRunning {
 					g.Ends, g.Code = true, r.IntN(2)
+					g.Off = r.IntN(2) > 0
 				}
 			}
 			return m.Act(ctx)
@@ -145,7 +153,17 @@ func storm(t *testing.T, w *looptest.World, machines []*looptest.Machine, book *
 	for n := range uint64(2) {
 		hand(50+n, func(ctx context.Context, r *rand.Rand) error {
 			shapes := []cloud.Shape{looptest.Slices(1, "1g"), looptest.Slices(2, "2g"), looptest.Slices(1, "3g"), looptest.Slices(1, "1g+me"), looptest.Whole(1), looptest.Whole(2)}
-			id, err := w.Create(ctx, shapes[r.IntN(len(shapes))])
+			shape, kind, onStop := shapes[r.IntN(len(shapes))], cloud.KindContainer, cloud.StopReleases
+			switch {
+			case shape.GPUMode == cloud.ModeWhole && r.IntN(2) > 0:
+				kind = cloud.KindVM
+				if r.IntN(2) > 0 {
+					onStop = cloud.StopHolds
+				}
+			case r.IntN(3) == 0:
+				kind = cloud.KindNotebook
+			}
+			id, err := w.CreateAs(ctx, kind, onStop, shape)
 			if err == nil {
 				book.add(id)
 			}
@@ -217,8 +235,8 @@ func checkBooks(t *testing.T, w *looptest.World) {
 		return out
 	}
 	ran := read(`SELECT a.resource_id, a.at, GREATEST(a.at, b.at) FROM event a JOIN event b ON b.resource_id = a.resource_id AND b.seq = a.seq + 1
-		WHERE a.data->>'state' = 'running' ORDER BY 1, 2`)
-	charged := read(`SELECT instance_id, started_at, ended_at FROM segment ORDER BY 1, 2`)
+		WHERE a.data->>'state' = 'running' OR a.data->>'held' = 'true' ORDER BY 1, 2, 3`)
+	charged := read(`SELECT instance_id, started_at, ended_at FROM segment ORDER BY 1, 2, 3`)
 	if len(ran) != len(charged) {
 		t.Errorf("%d runs, %d segments", len(ran), len(charged))
 		return

@@ -60,6 +60,7 @@ type Guest struct {
 	Epoch   int64
 	State   string // a nodewire.Guest… word
 	Ends    bool   // it ends by itself at the next look
+	Off     bool   // a VM that ends so has switched itself off
 	Code    int
 	started time.Time
 	ended   time.Time
@@ -68,11 +69,14 @@ type Guest struct {
 // Machine is a node that acts: it makes its assignment so and reports.
 type Machine struct {
 	Node
-	Guests map[cloud.InstanceID]*Guest
+	Guests  map[cloud.InstanceID]*Guest
+	Volumes map[cloud.VolumeID]bool // whether it has it still
 }
 
 // NewMachine makes the node act.
-func NewMachine(n Node) *Machine { return &Machine{Node: n, Guests: map[cloud.InstanceID]*Guest{}} }
+func NewMachine(n Node) *Machine {
+	return &Machine{Node: n, Guests: map[cloud.InstanceID]*Guest{}, Volumes: map[cloud.VolumeID]bool{}}
+}
 
 // Act takes one step: reads the assignment, moves each guest one state on, and
 // reports them all.
@@ -106,6 +110,9 @@ func (m *Machine) Act(ctx context.Context) error {
 			o.StateFor = time.Since(g.ended)
 			if g.Ends {
 				o.ExitCode, o.Reason, o.LastLines = &g.Code, nodewire.ReasonExited, "the last line"
+				if g.Off {
+					o.ExitCode, o.Reason, o.LastLines = nil, nodewire.ReasonPowerOff, ""
+				}
 			}
 		}
 		said = append(said, o)
@@ -115,7 +122,34 @@ func (m *Machine) Act(ctx context.Context) error {
 			delete(m.Guests, id) // released: every trace goes
 		}
 	}
+	if err := m.keep(ctx); err != nil {
+		return err
+	}
 	return m.Say(ctx, said...)
+}
+
+// keep makes the volumes that the node is given so, and reports them.
+func (m *Machine) keep(ctx context.Context) error {
+	return m.w.DB.InNode(ctx, m.ID, func(tx *postgres.Tx) error {
+		list, err := postgres.VolumesAssigned(ctx, tx, m.ID)
+		if err != nil {
+			return err
+		}
+		var said []postgres.VolumeSaid
+		for _, v := range list {
+			m.Volumes[v.ID] = !v.Gone
+			state := nodewire.VolumePresent
+			if v.Gone {
+				state = nodewire.VolumeGone
+			}
+			said = append(said, postgres.VolumeSaid{ID: v.ID, State: state, UsedMiB: 1})
+		}
+		news, err := postgres.VolumesReported(ctx, tx, m.ID, said)
+		if news {
+			tx.Wake(postgres.TopicLifecycle)
+		}
+		return err
+	})
 }
 
 // step moves a guest towards what its instance's state asks of the node.

@@ -71,6 +71,20 @@ func (w *World) Exec(t testing.TB, sql string, args ...any) int64 {
 	return tag.RowsAffected()
 }
 
+// Refused runs a statement that the database must refuse, as the owner of the
+// tables, and gives the constraint that did; empty: none.
+func (w *World) Refused(t testing.TB, sql string, args ...any) string {
+	t.Helper()
+	_, err := w.Owner.Exec(context.Background(), sql, args...)
+	if err == nil {
+		return ""
+	}
+	if name := postgres.Constraint(err); name != "" {
+		return name
+	}
+	return postgres.Code(err)
+}
+
 // One reads one value as the owner of the tables.
 func One[T any](t testing.TB, w *World, sql string, args ...any) (v T) {
 	t.Helper()
@@ -85,8 +99,8 @@ func (w *World) Node(t testing.TB, vcpu int, memoryMiB int64, model string, mode
 	t.Helper()
 	n := Node{w: w}
 	ID(&n.ID)
-	w.Exec(t, `INSERT INTO node (id, name, pool_id, state, vcpu, memory_mib, cpu_overcommit, last_seen_at)
-		VALUES ($1, $2, $3, 'ready', $4, $5, 1, now())`, n.ID, fmt.Sprintf("node-%d", w.serial.Add(1)), w.pool, vcpu, memoryMiB)
+	w.Exec(t, `INSERT INTO node (id, name, pool_id, state, vcpu, memory_mib, cpu_overcommit, last_seen_at, kinds)
+		VALUES ($1, $2, $3, 'ready', $4, $5, 1, now(), '{container,notebook,vm}')`, n.ID, fmt.Sprintf("node-%d", w.serial.Add(1)), w.pool, vcpu, memoryMiB)
 	for i := range cards {
 		var id cloud.GPUID
 		ID(&id)
@@ -125,6 +139,11 @@ func amounts(s cloud.Shape) postgres.Amounts {
 
 // Create admits an instance, as package app does.
 func (w *World) Create(ctx context.Context, s cloud.Shape) (id cloud.InstanceID, err error) {
+	return w.CreateAs(ctx, cloud.KindContainer, cloud.StopReleases, s)
+}
+
+// CreateAs admits an instance of a kind, with what it keeps.
+func (w *World) CreateAs(ctx context.Context, kind cloud.InstanceKind, onStop cloud.StopPolicy, s cloud.Shape) (id cloud.InstanceID, err error) {
 	ID(&id)
 	err = w.DB.InSystem(ctx, func(tx *postgres.Tx) error {
 		a := amounts(s)
@@ -133,18 +152,28 @@ func (w *World) Create(ctx context.Context, s cloud.Shape) (id cloud.InstanceID,
 			return err
 		}
 		_, err := tx.Exec(ctx, `
-			INSERT INTO instance (id, org_id, project_id, name, kind, image_org_id, image_id, image_digest, flavor_id, pool_id,
-				gpu_count, gpu_model, gpu_mode, gpu_profile, vcpu, memory_mib, disk_mib, created_by)
-			VALUES ($1, $2, $3, $4, 'container', $2, $5, 'sha256:0', $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`,
+			INSERT INTO instance (id, org_id, project_id, name, image_org_id, image_id, image_digest, flavor_id, pool_id,
+				gpu_count, gpu_model, gpu_mode, gpu_profile, vcpu, memory_mib, disk_mib, created_by, kind, on_stop)
+			VALUES ($1, $2, $3, $4, $2, $5, 'sha256:0', $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)`,
 			id, w.Org, w.Project, fmt.Sprintf("i-%d", w.serial.Add(1)), w.image, w.flavor, w.pool,
-			s.GPUCount, s.GPUModel, s.GPUMode, s.GPUProfile, s.VCPU, s.MemoryMiB, s.DiskMiB, w.user)
+			s.GPUCount, s.GPUModel, s.GPUMode, s.GPUProfile, s.VCPU, s.MemoryMiB, s.DiskMiB, w.user, kind, onStop)
 		if err != nil {
 			return err
+		}
+		if role, keeps := roles[kind]; keeps {
+			v := cloud.Volume{OrgID: w.Org, ProjectID: w.Project, InstanceID: id, Role: role, SizeMiB: s.DiskMiB, CreatedAt: time.Now()}
+			ID(&v.ID)
+			if err := postgres.VolumeAdd(ctx, tx, v); err != nil {
+				return err
+			}
 		}
 		return w.say(ctx, tx, id, "created", postgres.TopicSchedule, nil)
 	})
 	return id, err
 }
+
+// roles are what kinds of instances keep.
+var roles = map[cloud.InstanceKind]cloud.VolumeRole{cloud.KindVM: cloud.VolumeRoot, cloud.KindNotebook: cloud.VolumeHome}
 
 // MustCreate is Create for a test that can't go on without it.
 func (w *World) MustCreate(t testing.TB, s cloud.Shape) cloud.InstanceID {
@@ -198,6 +227,9 @@ func (w *World) Start(ctx context.Context, id cloud.InstanceID) (started bool, e
 		if err := postgres.QuotaLock(ctx, tx, []cloud.ProjectID{w.Project}); err != nil {
 			return err
 		}
+		if started, err = w.startHeld(ctx, tx, id); err != nil || started {
+			return err
+		}
 		tag, err := tx.Exec(ctx, `UPDATE instance SET desired_state = 'running', generation = generation + 1, state = 'queued',
 			reason = '', message = '', holds_quota = true, queued_at = now(), state_at = now()
 			WHERE id = $1 AND state IN ('stopped', 'failed') AND desired_state <> 'deleted'`, id)
@@ -215,6 +247,35 @@ func (w *World) Start(ctx context.Context, id cloud.InstanceID) (started bool, e
 		return w.say(ctx, tx, id, "queued", postgres.TopicSchedule, nil)
 	})
 	return started, err
+}
+
+// startHeld starts what holds its place there, as package app does.
+func (w *World) startHeld(ctx context.Context, tx *postgres.Tx, id cloud.InstanceID) (bool, error) {
+	list, err := postgres.StandingLock(ctx, tx, []cloud.InstanceID{id})
+	if err != nil || len(list) != 1 || !list[0].Held || list[0].Desired == cloud.DesiredDeleted {
+		return false, err
+	}
+	s := &list[0]
+	if err := postgres.NodesTouch(ctx, tx, []cloud.NodeID{s.NodeID}); err != nil {
+		return false, err
+	}
+	if _, err := tx.Exec(ctx, `UPDATE gpu_claim SET epoch = epoch + 1 WHERE instance_id = $1 AND epoch = $2`, id, s.Epoch); err != nil {
+		return false, err
+	}
+	if _, err := tx.Exec(ctx, `UPDATE instance SET desired_state = 'running', generation = generation + 1 WHERE id = $1`, id); err != nil {
+		return false, err
+	}
+	now, err := postgres.Now(ctx, tx)
+	if err != nil {
+		return false, err
+	}
+	deadline := now.Add(cloud.StartWithin)
+	s.State, s.StateAt, s.DeadlineAt, s.Held, s.Epoch, s.Reason, s.Message = cloud.StateStarting, now, &deadline, false, s.Epoch+1, "", ""
+	event := postgres.InstanceEvent(s, "starting", "starting", now, map[string]any{"held": true})
+	if err := postgres.StandingSave(ctx, tx, list); err != nil {
+		return false, err
+	}
+	return true, postgres.EventsAppend(ctx, tx, []cloud.Event{event})
 }
 
 // State reads where an instance is.
