@@ -4,6 +4,8 @@
 //	tenond serve     the control plane
 //	tenond dev       a whole cloud on this machine: what `make run` starts
 //	tenond migrate   make the database ready and end
+//	tenond backup    copy the control plane into one file
+//	tenond restore   put such a file back
 //	tenond image build, openapi, schema, healthy, version
 package main
 
@@ -34,7 +36,7 @@ func main() {
 		Use: "tenond", Short: "Tenon's control plane", Version: version,
 		SilenceErrors: true, SilenceUsage: true,
 	}
-	root.AddCommand(serveCommand(), devCommand(), migrateCommand(), imageCommand(), openapiCommand(), schemaCommand(), healthyCommand(), versionCommand())
+	root.AddCommand(serveCommand(), devCommand(), migrateCommand(), backupCommand(), restoreCommand(), imageCommand(), openapiCommand(), schemaCommand(), healthyCommand(), versionCommand())
 	if err := root.ExecuteContext(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		fmt.Fprintln(os.Stderr, "tenond:", err)
 		os.Exit(1)

@@ -97,6 +97,9 @@ func (m *Master) RolePassword(role string) string {
 // every replica.
 func (m *Master) RegistrySecret() []byte { return m.derive("registry uploads") }
 
+// Fingerprint tells one master key from another, and nothing of either.
+func (m *Master) Fingerprint() string { return hex.EncodeToString(m.derive("fingerprint")[:8]) }
+
 // Seal encrypts a secret; name is bound to it, so that one can't be put in
 // another's place.
 func (m *Master) Seal(purpose, name string, secret []byte) ([]byte, error) {

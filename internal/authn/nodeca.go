@@ -23,9 +23,11 @@ const (
 	// NodeCertificateFor is how long a node's certificate is good; its agent
 	// renews it well before.
 	NodeCertificateFor = 24 * time.Hour
+	// CertificateSkew is how long before it was issued a certificate begins.
+	CertificateSkew    = 5 * time.Minute
 	doorCertificateFor = 90 * 24 * time.Hour
 	caFor              = 20 * 365 * 24 * time.Hour
-	clockSkew          = 5 * time.Minute
+	clockSkew          = CertificateSkew
 )
 
 // nodeCA signs nodes' certificates and the node door's own.

@@ -143,6 +143,7 @@ type Instance struct {
 	SSHKeys          []string          `json:"ssh_keys,omitempty"`           // authorised for the image's user
 	HasUserData      bool              `json:"has_user_data,omitempty"`      // fetch it apart
 	StopAfterSeconds int               `json:"stop_after_seconds,omitempty"` // without contact the node ends it by itself; 0: never
+	Expected         bool              `json:"expected,omitempty"`           // it ran here before the control plane was restored: of which nothing is here is gone, and not made
 	AppPort          int               `json:"app_port,omitempty"`           // a notebook's server, asked whether it is busy
 }
 

@@ -38,6 +38,9 @@ func Bootstrap(ctx context.Context, cfg BootstrapConfig) error {
 		return fmt.Errorf("connect as the database's owner: %w", err)
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
+	if err := restoreDone(ctx, conn); err != nil {
+		return err
+	}
 	if err := rolesMake(ctx, conn, cfg.Password); err != nil {
 		return err
 	}

@@ -98,6 +98,9 @@ type NodeNews struct {
 	Orphans       json.RawMessage
 	AckEra        *uuid.UUID
 	AckGeneration int64
+	Labels        map[string]string
+	Kinds         []string
+	Watchdog      bool
 }
 
 // NodeSeen is how the node stood when its report came.
@@ -114,9 +117,9 @@ type NodeSeen struct {
 func NodeReported(ctx context.Context, q Querier, id cloud.NodeID, n NodeNews) (NodeSeen, error) {
 	rows, _ := q.Query(ctx, `
 		UPDATE node SET vcpu = $2, memory_mib = $3, agent_version = $4, boot_id = $5, drivers = $6, orphans = $7,
-			ack_era = $8, ack_generation = $9, last_seen_at = now(), report_digest = NULL
+			ack_era = $8, ack_generation = $9, labels = $10, kinds = $11, watchdog = $12, last_seen_at = now(), report_digest = NULL
 		WHERE id = $1 RETURNING state, generation, ack_era, ack_generation, fenced_at IS NOT NULL AS fenced`,
-		id, n.VCPU, n.MemoryMiB, n.AgentVersion, n.BootID, n.Drivers, n.Orphans, n.AckEra, n.AckGeneration)
+		id, n.VCPU, n.MemoryMiB, n.AgentVersion, n.BootID, n.Drivers, n.Orphans, n.AckEra, n.AckGeneration, n.Labels, n.Kinds, n.Watchdog)
 	return one[NodeSeen](rows, "keep a node's report")
 }
 
@@ -153,6 +156,9 @@ type Assigned struct {
 	VCPU       int
 	MemoryMiB  int64
 	DiskMiB    int64
+	OnNodeLoss cloud.LossPolicy
+	SSHKeys    []string `db:"ssh_keys"`
+	UserData   bool     // it has some, which is fetched apart
 }
 
 // AssignedDevice is one device of an assigned instance.
@@ -171,6 +177,8 @@ type Assignment struct {
 	Generation int64
 	Instances  []Assigned
 	Devices    []AssignedDevice
+	Volumes    []AssignedVolume
+	Remove     []string // ids of what nobody assigned and an operator let go
 }
 
 // AssignmentGet reads a node's whole assignment in one snapshot, as tenon_node.
@@ -183,7 +191,8 @@ func AssignmentGet(ctx context.Context, q Querier, id cloud.NodeID) (Assignment,
 	})
 	b.Queue(`
 		SELECT i.id, i.epoch, i.generation, i.org_id, i.kind, i.name, i.state, i.desired_state AS desired,
-			m.ref AS image_ref, i.image_digest AS digest, m.embedded, m.credential_id IS NOT NULL AS private, i.state = 'running' AND i.epoch <= (SELECT epoch_floor FROM cloud_state) AS expected, i.command, i.env, i.vcpu, i.memory_mib, i.disk_mib
+			m.ref AS image_ref, i.image_digest AS digest, m.embedded, m.credential_id IS NOT NULL AS private, COALESCE(i.state = 'running' AND i.started_at < (SELECT restored_at FROM cloud_state), false) AS expected, i.command, i.env, i.vcpu, i.memory_mib, i.disk_mib,
+			i.on_node_loss, i.ssh_keys, i.user_data IS NOT NULL AS user_data
 		FROM instance i JOIN image m ON m.id = i.image_id
 		WHERE i.node_id = $1 ORDER BY i.id`, id).Query(func(rows pgx.Rows) (err error) {
 		out.Instances, err = pgx.CollectRows(rows, pgx.RowToStructByName[Assigned])
@@ -194,6 +203,14 @@ func AssignmentGet(ctx context.Context, q Querier, id cloud.NodeID) (Assignment,
 		FROM gpu g JOIN gpu_claim k ON k.gpu_id = g.id
 		WHERE g.node_id = $1 ORDER BY k.instance_id, g.pci_address, k.slots`, id).Query(func(rows pgx.Rows) (err error) {
 		out.Devices, err = pgx.CollectRows(rows, pgx.RowToStructByName[AssignedDevice])
+		return err
+	})
+	b.Queue(volumesAssignedSQL, id).Query(func(rows pgx.Rows) (err error) {
+		out.Volumes, err = pgx.CollectRows(rows, pgx.RowToStructByPos[AssignedVolume])
+		return err
+	})
+	b.Queue(`SELECT what FROM node_removal WHERE node_id = $1 ORDER BY what`, id).Query(func(rows pgx.Rows) (err error) {
+		out.Remove, err = pgx.CollectRows(rows, pgx.RowTo[string])
 		return err
 	})
 	return out, wrap("read an assignment", q.SendBatch(ctx, b).Close())

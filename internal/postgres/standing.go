@@ -152,7 +152,8 @@ func StandingSave(ctx context.Context, q Querier, list []Standing) error {
 			exit_code = r.exit_code,
 			last_lines = COALESCE(r.last_lines, i.last_lines),
 			node_id = r.node_id,
-			epoch = r.epoch,
+			-- Off its node: a run from before a restore never meets its own epoch again.
+			epoch = CASE WHEN r.node_id IS NULL THEN GREATEST(r.epoch, (SELECT epoch_floor FROM cloud_state)) ELSE r.epoch END,
 			address = r.address,
 			holds_quota = r.holds_quota,
 			started_at = r.started_at,

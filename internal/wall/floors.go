@@ -20,9 +20,9 @@ var floors = map[string]int{
 	"internal/registry": 1, "internal/imagebuild": 1, "migrations": 1, "api": 1, "web": 1,
 	"internal/placement": 2, "internal/billing": 2, "internal/authz": 2, "internal/postgres": 2,
 	"internal/app": 3, "internal/authn": 3, "internal/scheduler": 3, "internal/lifecycle": 3, "internal/metering": 3, "internal/metrics": 3,
-	"internal/httpapi": 4, "internal/nodeapi": 4, "internal/gateway": 4, "internal/cli": 4,
+	"internal/httpapi": 4, "internal/nodeapi": 4, "internal/gateway": 4, "internal/replica": 4, "internal/cli": 4,
 	"internal/agent": node, "internal/hypervisor": node, "internal/device": node, "internal/image": node, "internal/network": node, "internal/volume": node,
-	"internal/devcloud": wiring, "cmd": wiring,
+	"internal/devcloud": wiring, "internal/backup": wiring, "cmd": wiring,
 	"internal/cloudtest": aid, "internal/pgtest": aid, "internal/looptest": aid, "internal/proof": aid, "internal/wall": aid, "deploy": aid,
 }
 

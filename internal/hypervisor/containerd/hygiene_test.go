@@ -72,7 +72,9 @@ func (s *shelf) put(kind string, body []byte) ocispec.Descriptor {
 	return ocispec.Descriptor{MediaType: kind, Digest: d, Size: int64(len(body))}
 }
 
-func (s *shelf) json(kind string, v any) ocispec.Descriptor { return s.put(kind, must(json.Marshal(v))) }
+func (s *shelf) json(kind string, v any) ocispec.Descriptor {
+	return s.put(kind, must(json.Marshal(v)))
+}
 
 // image puts an image together; the layers are plain archives, which are packed.
 func (s *shelf) image(change func(m *ocispec.Manifest, c *ocispec.Image), layers ...[]byte) nodewire.Image {
@@ -220,7 +222,9 @@ func TestRefusedImagesLeaveNothing(t *testing.T) {
 			}, good("vm"))
 		}},
 		{"a huge configuration", "at most 4194304 are read", false, func() nodewire.Image {
-			return s.image(func(_ *ocispec.Manifest, c *ocispec.Image) { c.Config.Labels = map[string]string{"x": strings.Repeat("x", 5<<20)} }, good("config"))
+			return s.image(func(_ *ocispec.Manifest, c *ocispec.Image) {
+				c.Config.Labels = map[string]string{"x": strings.Repeat("x", 5<<20)}
+			}, good("config"))
 		}},
 		{"an announced size below zero", "impossible size", false, func() nodewire.Image {
 			return s.image(func(m *ocispec.Manifest, _ *ocispec.Image) { m.Layers[0].Size = -1 }, good("negative"))
