@@ -30,7 +30,10 @@ func (s *Server) identified(next http.HandlerFunc) http.HandlerFunc {
 		id, err := s.cfg.Keys.NodeOf(cert)
 		if err == nil {
 			serial := authn.SerialText(cert.SerialNumber)
-			if err = s.good(r.Context(), id, serial); err == nil {
+			if err = s.good(r.Context(), id, serial); err != nil && cloud.KindOf(err) == cloud.KindUnauthenticated {
+				err = s.app.NodeCertificateAdopt(r.Context(), id, serial, cert.NotBefore.Add(authn.CertificateSkew), cert.NotAfter)
+			}
+			if err == nil {
 				s.seen(id, serial)
 			}
 		}
