@@ -62,67 +62,6 @@ func holders(g api.GPU) string {
 	return first(strings.Join(held, ", "), "-")
 }
 
-func (a *app) node() *cobra.Command {
-	cmd := group("node", "See and drain hypervisors (operators)", "nodes")
-	cmd.AddCommand(&cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List the nodes", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			items, err := api.ListAll(cmd.Context(), func(o api.PageOptions) (*api.Page[api.Node], error) { return c.NodeList(cmd.Context(), o) })
-			if err != nil {
-				return err
-			}
-			return a.printNodes(items)
-		},
-	},
-		a.nodeAction("drain", "Place nothing new on nodes; what runs goes on", (*api.Client).NodeDrain),
-		a.nodeAction("undrain", "Take a drain back", (*api.Client).NodeUndrain))
-	return cmd
-}
-
-func (a *app) printNodes(nodes []api.Node) error {
-	return printList(a, nodes, "No nodes have joined yet.",
-		[]string{"NAME", "POOL", "STATE", "GPUS", "VCPU", "MEMORY", "SEEN"},
-		func(n api.Node) []string {
-			state, seen := n.State, "never"
-			if n.Drained {
-				state += ", drained"
-			}
-			if n.Simulated {
-				state += ", simulated"
-			}
-			if n.LastSeenAt != nil {
-				seen = a.age(*n.LastSeenAt) + " ago"
-			}
-			return []string{n.Name, n.Pool, state, fmt.Sprint(len(n.GPUs)),
-				fmt.Sprintf("%d of %.0f", n.UsedVCPU, float64(n.VCPU)*n.CPUOvercommit), memory(n.UsedMemoryMiB) + " of " + memory(n.MemoryMiB), seen}
-		})
-}
-
-func (a *app) nodeAction(verb, short string, call func(*api.Client, context.Context, string) (*api.Node, error)) *cobra.Command {
-	return &cobra.Command{
-		Use: verb + " NAME...", Short: short, Args: cobra.MinimumNArgs(1), ValidArgsFunction: a.complete(a.nodeNames),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			var nodes []api.Node
-			for _, name := range args {
-				n, err := call(c, cmd.Context(), name)
-				if err != nil {
-					return err
-				}
-				nodes = append(nodes, *n)
-			}
-			return a.printNodes(nodes)
-		},
-	}
-}
-
 func (a *app) flavor() *cobra.Command {
 	list := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List what can be had, at what price, and how many are free now", Args: cobra.NoArgs,

@@ -39,6 +39,15 @@ func everything() map[string]any {
 		"POST /v1/projects/default/instances:dry-run":     api.DryRunResult{PricePerHourMicros: ptr(int64(412_500)), Currency: "USD", FreeNow: 0, Ahead: 3, Pool: "default", Simulated: true, Reasons: queued.Reasons},
 		"GET /v1/gpus":  page(gpu, broken),
 		"GET /v1/nodes": page(api.Node{Name: "node-1", Pool: "default", State: "ready", Drained: true, VCPU: 16, MemoryMiB: 65536, CPUOvercommit: 4, UsedVCPU: 6, UsedMemoryMiB: 9216, LastSeenAt: ptr(ago(2 * time.Second)), GPUs: []api.GPU{gpu, broken}}),
+		"GET /v1/nodes/node-1": api.Node{Name: "node-1", ID: "node_1", Pool: "default", State: "late", FencedAt: ptr(ago(time.Minute)), FencedBy: "operator", Kinds: []string{"container", "vm"},
+			Labels: map[string]string{"rack": "r1"}, VCPU: 16, MemoryMiB: 65536, CPUOvercommit: 4, Generation: 7, AckGeneration: 6, LastSeenAt: ptr(ago(3 * time.Minute)),
+			Orphans: []api.Orphan{{Driver: "containerd", ID: "inst_9", What: "guest, running"}}, Stays: &api.NodeStayCounts{Running: 1, Held: 1, Volumes: 2, FencedClaims: 1, Orphans: 1}},
+		"POST /v1/nodes/node-1/drain": api.Node{Name: "node-1", State: "ready", Drained: true},
+		"GET /v1/nodes/node-1/stays": api.List[api.NodeStay]{Items: []api.NodeStay{
+			{InstanceID: "inst_1", Instance: "web-1", Org: "acme", Kind: "container", State: "running", Reason: "running", Message: "it runs here until its tenant stops or deletes it, or it ends by itself"},
+			{Orphan: "inst_9", Kind: "containerd", State: "guest, running", Reason: "orphan", Message: "nobody assigned it; it goes when an operator lets the node remove it"}}},
+		"GET /v1/alarms":             page(api.Alarm{Severity: "critical", State: "open", Message: "node node-1 was confirmed to be off", OpenedAt: ago(time.Minute)}),
+		"PATCH /v1/projects/default": api.Project{Name: "default", ID: "prj_1", CreatedAt: ago(50 * time.Hour), IdleStopSeconds: ptr(7200), IdleWarnSeconds: 600},
 		"GET /v1/flavors": api.List[api.Flavor]{Items: []api.Flavor{
 			{Name: "h100-1g", Shape: h100Slice, PricePerHourMicros: ptr(int64(412_500)), Currency: "USD", FreeNow: 12, FreeSimulatedNow: 700},
 			{Name: "cpu-small", Shape: api.Shape{VCPU: 1, MemoryMiB: 512, DiskMiB: 2048}, FreeNow: 40}}},
@@ -57,6 +66,11 @@ func TestOutput(t *testing.T) {
 	cloud := newFakeCloud(t, everything())
 	for name, args := range map[string]string{
 		"instance-list":        "instance list",
+		"node-show":            "node show node-1",
+		"node-drain":           "node drain node-1",
+		"alarm-list":           "alarm list",
+		"project-update":       "project update --idle-stop 2h --idle-warn 10m",
+		"help-node":            "node --help",
 		"instance-list-yaml":   "instance list -o yaml",
 		"instance-show":        "instance show web-1",
 		"instance-show-json":   "instance show web-1 -o json",

@@ -45,13 +45,78 @@ func (a *app) projects() *cobra.Command {
 		},
 	}
 	create.Flags().StringVar(&display, "display-name", "", "a longer name, for people")
-	cmd.AddCommand(list, create)
+	cmd.AddCommand(list, create, a.projectUpdate())
 	return cmd
 }
 
+func (a *app) projectUpdate() *cobra.Command {
+	var display, stop string
+	var warn time.Duration
+	cmd := &cobra.Command{
+		Use: "update [NAME]", Short: "Change a project: how it is shown, and when its idle notebooks are stopped", Args: cobra.MaximumNArgs(1),
+		Example: "  tenon project update --idle-stop 2h --idle-warn 10m\n  tenon project update research --idle-stop never",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name := a.projectName()
+			if len(args) == 1 {
+				name = args[0]
+			}
+			var in api.ProjectUpdate
+			if cmd.Flags().Changed("display-name") {
+				in.DisplayName = &display
+			}
+			if cmd.Flags().Changed("idle-stop") {
+				after := 0
+				if stop != "never" {
+					d, err := time.ParseDuration(stop)
+					if err != nil || d < time.Minute {
+						return usageError{errors.New("--idle-stop is a time of at least a minute, such as 2h, or never"), cmd}
+					}
+					after = int(d.Seconds())
+				}
+				in.IdleStopSeconds = &after
+			}
+			if cmd.Flags().Changed("idle-warn") {
+				before := int(warn.Seconds())
+				in.IdleWarnSeconds = &before
+			}
+			if in == (api.ProjectUpdate{}) {
+				return usageError{errors.New("say what to change: --display-name, --idle-stop or --idle-warn"), cmd}
+			}
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			p, err := c.ProjectUpdate(cmd.Context(), name, in)
+			if err != nil {
+				return err
+			}
+			if a.output != "table" {
+				return a.print(p, nil)
+			}
+			return a.printProjects([]api.Project{*p})
+		},
+	}
+	cmd.Flags().StringVar(&display, "display-name", "", "a longer name, for people")
+	cmd.Flags().StringVar(&stop, "idle-stop", "", "stop notebooks that are idle for so long, such as 2h; or never")
+	cmd.Flags().DurationVar(&warn, "idle-warn", 0, "warn so long before, such as 10m; 0: don't")
+	return cmd
+}
+
+// idlePolicy says when idle notebooks of a project are stopped.
+func idlePolicy(p api.Project) string {
+	if p.IdleStopSeconds == nil {
+		return "never"
+	}
+	text := "after " + short(time.Duration(*p.IdleStopSeconds)*time.Second)
+	if p.IdleWarnSeconds > 0 {
+		text += ", warned " + short(time.Duration(p.IdleWarnSeconds)*time.Second) + " before"
+	}
+	return text
+}
+
 func (a *app) printProjects(items []api.Project) error {
-	return printList(a, items, "No projects.", []string{"NAME", "DISPLAY NAME", "ID", "AGE"}, func(p api.Project) []string {
-		return []string{p.Name, first(p.DisplayName, "-"), p.ID, a.age(p.CreatedAt)}
+	return printList(a, items, "No projects.", []string{"NAME", "DISPLAY NAME", "ID", "IDLE STOP", "AGE"}, func(p api.Project) []string {
+		return []string{p.Name, first(p.DisplayName, "-"), p.ID, idlePolicy(p), a.age(p.CreatedAt)}
 	})
 }
 

@@ -124,6 +124,7 @@ type Instance struct {
 	OnNodeLoss LossPolicy
 	SSHKeys    []string   // authorised for the image's user; VMs
 	IdleSince  *time.Time // notebooks: since when nothing was going on; nil: busy, or not known
+	IdleStopAt *time.Time // when the project's policy stops it, if it stays idle
 	Volumes    []Volume   `db:"-"`
 }
 

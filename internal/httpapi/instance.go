@@ -81,15 +81,15 @@ func (s *server) instanceGet(ctx context.Context, in *struct {
 	return &tagged[api.Instance]{ETag: etag(d.Generation), Body: instanceDetailOf(d)}, nil
 }
 
-// acting is what start, stop, restart and delete take.
-type acting struct {
+// Acting is what start, stop, restart and delete take.
+type Acting struct {
 	Guarded
 	InstancePath
 }
 
 type instanceAction func(ctx context.Context, c app.Call, project, instance string, ifMatch int64) (cloud.Instance, error)
 
-func (s *server) act(ctx context.Context, in *acting, do instanceAction) (*tagged[api.Instance], error) {
+func (s *server) act(ctx context.Context, in *Acting, do instanceAction) (*tagged[api.Instance], error) {
 	g, err := in.generation()
 	if err != nil {
 		return nil, err
@@ -99,10 +99,10 @@ func (s *server) act(ctx context.Context, in *acting, do instanceAction) (*tagge
 }
 
 func (s *server) instanceStart(ctx context.Context, in *struct {
-	acting
+	Acting
 	Body *api.InstanceStart
 }) (*tagged[api.Instance], error) {
-	return s.act(ctx, &in.acting, func(ctx context.Context, c app.Call, project, instance string, ifMatch int64) (cloud.Instance, error) {
+	return s.act(ctx, &in.Acting, func(ctx context.Context, c app.Call, project, instance string, ifMatch int64) (cloud.Instance, error) {
 		var how app.StartInput
 		if in.Body != nil {
 			how.WithoutGPU = in.Body.WithoutGPU
@@ -112,10 +112,10 @@ func (s *server) instanceStart(ctx context.Context, in *struct {
 }
 
 func (s *server) instanceStop(ctx context.Context, in *struct {
-	acting
+	Acting
 	Body *api.InstanceStop
 }) (*tagged[api.Instance], error) {
-	return s.act(ctx, &in.acting, func(ctx context.Context, c app.Call, project, instance string, ifMatch int64) (cloud.Instance, error) {
+	return s.act(ctx, &in.Acting, func(ctx context.Context, c app.Call, project, instance string, ifMatch int64) (cloud.Instance, error) {
 		var how app.StopInput
 		if in.Body != nil {
 			how.GPU = cloud.StopPolicy(in.Body.GPU)
@@ -125,20 +125,20 @@ func (s *server) instanceStop(ctx context.Context, in *struct {
 }
 
 func (s *server) instanceUpdate(ctx context.Context, in *struct {
-	acting
+	Acting
 	Body api.InstanceUpdate
 }) (*tagged[api.Instance], error) {
-	return s.act(ctx, &in.acting, func(ctx context.Context, c app.Call, project, instance string, ifMatch int64) (cloud.Instance, error) {
+	return s.act(ctx, &in.Acting, func(ctx context.Context, c app.Call, project, instance string, ifMatch int64) (cloud.Instance, error) {
 		change := app.InstanceChange{Flavor: in.Body.Flavor, OnStop: (*cloud.StopPolicy)(in.Body.OnStop), OnNodeLoss: (*cloud.LossPolicy)(in.Body.OnNodeLoss)}
 		return s.app.InstanceUpdate(ctx, c, project, instance, change, ifMatch)
 	})
 }
 
-func (s *server) instanceRestart(ctx context.Context, in *acting) (*tagged[api.Instance], error) {
+func (s *server) instanceRestart(ctx context.Context, in *Acting) (*tagged[api.Instance], error) {
 	return s.act(ctx, in, s.app.InstanceRestart)
 }
 
-func (s *server) instanceDelete(ctx context.Context, in *acting) (*tagged[api.Instance], error) {
+func (s *server) instanceDelete(ctx context.Context, in *Acting) (*tagged[api.Instance], error) {
 	return s.act(ctx, in, s.app.InstanceDelete)
 }
 
@@ -193,7 +193,7 @@ func instanceOf(i cloud.Instance) api.Instance {
 		Reason: i.Reason, Message: i.Message, Progress: i.Progress, ExitCode: i.ExitCode, LastLines: i.LastLines,
 		Node: i.NodeName, Address: i.Address, Simulated: i.Simulated, CreatedBy: idOf(i.CreatedBy), CreatedAt: i.CreatedAt.UTC(), StartedAt: utc(i.StartedAt),
 		StateAt: i.StateAt.UTC(), DeadlineAt: utc(i.DeadlineAt), DeletedAt: utc(i.DeletedAt),
-		OnStop: string(i.OnStop), Held: i.Held, OnNodeLoss: string(i.OnNodeLoss), SSHKeys: i.SSHKeys, IdleSince: utc(i.IdleSince),
+		OnStop: string(i.OnStop), Held: i.Held, OnNodeLoss: string(i.OnNodeLoss), SSHKeys: i.SSHKeys, IdleSince: utc(i.IdleSince), IdleStopAt: utc(i.IdleStopAt),
 		Volumes: each(i.Volumes, volumeOf),
 	}
 }

@@ -25,7 +25,9 @@ const instanceSelect = `
 		i.reason, i.message, i.reasons, i.progress, i.exit_code, i.last_lines,
 		i.node_id, COALESCE(n.name, ''), i.epoch, i.address, i.created_by, i.created_at,
 		i.started_at, i.state_at, i.deleted_at, i.deadline_at, i.event_seq,
-		i.on_stop, i.held, i.on_node_loss, i.ssh_keys, i.idle_since
+		i.on_stop, i.held, i.on_node_loss, i.ssh_keys, i.idle_since,
+		GREATEST(i.idle_since + make_interval(secs => p.idle_stop_seconds),
+			CASE WHEN p.idle_stop_seconds IS NOT NULL THEN i.idle_warned_at + make_interval(secs => LEAST(p.idle_warn_seconds, p.idle_stop_seconds)) END)
 	FROM instance i
 	JOIN project p ON p.id = i.project_id
 	JOIN image m ON m.org_id = i.image_org_id AND m.id = i.image_id
@@ -42,7 +44,7 @@ func instanceScan(row pgx.CollectableRow) (i Instance, err error) {
 		&i.Reason, &i.Message, &i.Reasons, &i.Progress, &i.ExitCode, &i.LastLines,
 		&i.NodeID, &i.NodeName, &i.Epoch, &i.Address, &i.CreatedBy, &i.CreatedAt,
 		&i.StartedAt, &i.StateAt, &i.DeletedAt, &i.DeadlineAt, &i.EventSeq,
-		&i.OnStop, &i.Held, &i.OnNodeLoss, &i.SSHKeys, &i.IdleSince)
+		&i.OnStop, &i.Held, &i.OnNodeLoss, &i.SSHKeys, &i.IdleSince, &i.IdleStopAt)
 	return i, err
 }
 
