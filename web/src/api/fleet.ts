@@ -11,6 +11,7 @@ export type Node = Schemas['Node'] & {
   kinds?: string[]
   watchdog?: boolean
   fenced_at?: string
+  fenced_by?: 'operator' | 'watchdog'
   orphans?: Orphan[]
 }
 export type GPU = Schemas['GPU']
@@ -18,17 +19,17 @@ export type GPUSample = Schemas['GPUSample']
 export type Capacity = Schemas['Capacity']
 export type Alarm = Schemas['Alarm']
 
+/** A large fleet is read less often: each look is megabytes. */
+const fleetEvery = (nodes: number | undefined) =>
+  !nodes || nodes <= 50 ? 5_000 : nodes <= 250 ? 10_000 : 30_000
+
+/** nodesQuery is the fleet: every node with its cards. */
 export const nodesQuery = queryOptions({
   queryKey: ['fleet', 'nodes'],
+  staleTime: 4_000,
   queryFn: ({ signal }): Promise<Node[]> =>
     everyPage((query) => ask(client.GET('/v1/nodes', { params: { query }, signal }))),
-  refetchInterval: 5_000,
-})
-
-export const gpusQuery = queryOptions({
-  queryKey: ['fleet', 'gpus'],
-  queryFn: ({ signal }) => everyPage((query) => ask(client.GET('/v1/gpus', { params: { query }, signal }))),
-  refetchInterval: 5_000,
+  refetchInterval: (q) => fleetEvery(q.state.data?.length),
 })
 
 export const gpuQuery = (gpu: string) =>
@@ -41,7 +42,7 @@ export const gpuQuery = (gpu: string) =>
 export const gpuMetricsQuery = queryOptions({
   queryKey: ['fleet', 'metrics'],
   queryFn: ({ signal }) => ask(client.GET('/v1/gpus/metrics', { signal })),
-  refetchInterval: 3_000,
+  refetchInterval: (q) => ((q.state.data?.items.length ?? 0) > 400 ? 15_000 : 3_000),
 })
 
 export const capacityQuery = queryOptions({
@@ -64,6 +65,7 @@ export type NodeStay = {
   instance?: string
   org?: string
   volume_id?: string
+  orphan?: string
   kind: string
   state: string
   reason: string
@@ -112,7 +114,19 @@ export const orphanRemove = (node: string, id: string) =>
 
 export const alarmsQuery = queryOptions({
   queryKey: ['fleet', 'alarms'],
-  queryFn: ({ signal }) => everyPage((query) => ask(client.GET('/v1/alarms', { params: { query }, signal }))),
+  queryFn: ({ signal }): Promise<Alarm[]> =>
+    everyPage((query) => ask(client.GET('/v1/alarms', { params: { query }, signal }))),
+  refetchInterval: 10_000,
+})
+
+/** With the cleared ones, newest first; there may be many. */
+export const allAlarmsQuery = queryOptions({
+  queryKey: ['fleet', 'alarms', 'all'],
+  queryFn: ({ signal }): Promise<Alarm[]> =>
+    everyPage(
+      (query) => ask(client.GET('/v1/alarms', { params: { query: { ...query, all: true } }, signal })),
+      1000,
+    ),
   refetchInterval: 10_000,
 })
 

@@ -2,7 +2,12 @@ import { queryOptions } from '@tanstack/react-query'
 import { ask, authFetch, call, client, everyPage } from './client.ts'
 import { ApiProblem, type Schemas } from './problem.ts'
 
-export type Instance = Schemas['Instance']
+export type Instance = Schemas['Instance'] & {
+  /** An hour in its present state. */
+  price_now_micros?: number
+  /** While queued, of one: its place in its pool's queue. */
+  queue_place?: number
+}
 export type InstanceCreate = Schemas['InstanceCreate']
 export type DryRun = Schemas['DryRun']
 export type DryRunResult = Schemas['DryRunResult']
@@ -15,7 +20,7 @@ const at = (project: string, instance: string) => ({ path: { project, instance }
 export const instancesQuery = (project: string) =>
   queryOptions({
     queryKey: ['instances', project],
-    queryFn: ({ signal }) =>
+    queryFn: ({ signal }): Promise<Instance[]> =>
       everyPage((query) =>
         ask(client.GET('/v1/projects/{project}/instances', { params: { path: { project }, query }, signal })),
       ),
@@ -25,7 +30,7 @@ export const instancesQuery = (project: string) =>
 export const instanceQuery = (project: string, instance: string) =>
   queryOptions({
     queryKey: ['instance', project, instance],
-    queryFn: ({ signal }) =>
+    queryFn: ({ signal }): Promise<Instance> =>
       ask(
         client.GET('/v1/projects/{project}/instances/{instance}', { params: at(project, instance), signal }),
       ),

@@ -3775,8 +3775,18 @@ export interface operations {
     "instance.update": {
         parameters: {
             query?: never;
-            header?: never;
-            path?: never;
+            header?: {
+                /** @description The same key and body again give the first answer */
+                "Idempotency-Key"?: string;
+                /** @description The ETag that it must still have; otherwise 412 */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Name or id */
+                project: string;
+                /** @description Name or id */
+                instance: string;
+            };
             cookie?: never;
         };
         requestBody: {
@@ -4153,8 +4163,18 @@ export interface operations {
     "instance.start": {
         parameters: {
             query?: never;
-            header?: never;
-            path?: never;
+            header?: {
+                /** @description The same key and body again give the first answer */
+                "Idempotency-Key"?: string;
+                /** @description The ETag that it must still have; otherwise 412 */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Name or id */
+                project: string;
+                /** @description Name or id */
+                instance: string;
+            };
             cookie?: never;
         };
         requestBody?: {
@@ -4187,8 +4207,18 @@ export interface operations {
     "instance.stop": {
         parameters: {
             query?: never;
-            header?: never;
-            path?: never;
+            header?: {
+                /** @description The same key and body again give the first answer */
+                "Idempotency-Key"?: string;
+                /** @description The ETag that it must still have; otherwise 412 */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Name or id */
+                project: string;
+                /** @description Name or id */
+                instance: string;
+            };
             cookie?: never;
         };
         requestBody?: {

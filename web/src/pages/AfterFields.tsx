@@ -18,6 +18,7 @@ export function OnStopField({
 }: {
   value: OnStop
   onChange: (v: OnStop) => void
+  /** While it runs, with what its disk costs. */
   price: number | undefined
   currency: string | undefined
   gpus: number
@@ -48,7 +49,7 @@ export function OnStopField({
         <span className="flex flex-wrap justify-between gap-x-3">
           <span className="font-medium">Hold {thing}</span>
           <span className="tabular-nums">
-            {price === undefined ? 'Not priced' : formatHourly(price + (disk ?? 0), currency)}
+            {price === undefined ? 'Not priced' : formatHourly(price, currency)}
           </span>
         </span>
         <span className="text-12 text-fg2">

@@ -1,4 +1,5 @@
 import { useMutation, useQuery } from '@tanstack/react-query'
+import { Link } from '@tanstack/react-router'
 import { alarmAcknowledge, alarmsQuery } from '~/api/fleet.ts'
 import { failureOf } from '~/api/problem.ts'
 import { queryClient } from '~/api/query.ts'
@@ -7,7 +8,10 @@ import { Notice } from '~/ui/State.tsx'
 import { Ago } from '~/ui/Time.tsx'
 import { toast } from '~/ui/Toast.tsx'
 
-/** Alarms are what needs a person, newest first; an acknowledged one stays until its cause is gone. */
+/** So many are shown above the map; the others are a click away. */
+const most = 3
+
+/** Alarms are what nobody has seen yet, the worst first. */
 export function Alarms() {
   const { data } = useQuery(alarmsQuery)
   const acknowledge = useMutation({
@@ -15,14 +19,16 @@ export function Alarms() {
     onSuccess: () => void queryClient.invalidateQueries({ queryKey: ['fleet', 'alarms'] }),
     onError: (e) => toast('red', failureOf(e, 'acknowledge it').message),
   })
-  const open = (data ?? []).filter((a) => a.state !== 'cleared')
+  const open = (data ?? [])
+    .filter((a) => a.state === 'open')
+    .sort((a, b) => a.severity.localeCompare(b.severity) || b.opened_at.localeCompare(a.opened_at))
   if (open.length === 0) return null
   return (
     <section aria-label="Alarms" className="flex flex-col gap-2">
-      {open.map((a) => (
+      {open.slice(0, most).map((a) => (
         <Notice
           key={a.id}
-          tone={a.state === 'acknowledged' ? 'grey' : a.severity === 'critical' ? 'red' : 'amber'}
+          tone={a.severity === 'critical' ? 'red' : 'amber'}
           action={
             a.state === 'open' && (
               <Button
@@ -37,10 +43,17 @@ export function Alarms() {
         >
           <p>{a.message}</p>
           <p className="text-12 text-fg3">
-            {a.severity}, {a.state}, since <Ago at={a.opened_at} />
+            {a.severity}, since <Ago at={a.opened_at} />
           </p>
         </Notice>
       ))}
+      {open.length > most && (
+        <p className="text-12 text-fg3">
+          <Link to="/fleet/alarms" className="link">
+            {open.length - most} more open
+          </Link>
+        </p>
+      )}
     </section>
   )
 }

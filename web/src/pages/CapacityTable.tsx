@@ -1,4 +1,6 @@
 import type { Capacity } from '~/api/fleet.ts'
+import type { Count } from '~/lib/fleetgroups.ts'
+import { formatNumber, plural } from '~/lib/format.ts'
 import { Figure, Panel } from '~/ui/Layout.tsx'
 import { Bone } from '~/ui/State.tsx'
 import { Tag } from '~/ui/StatusPill.tsx'
@@ -39,7 +41,14 @@ const columns: Column<Line>[] = [
 ]
 
 /** CapacityTable is the one count of cards, the same as in every answer of the API. */
-export function CapacityTable({ capacity }: { capacity: Capacity | undefined }) {
+export function CapacityTable({
+  capacity,
+  groups,
+}: {
+  capacity: Capacity | undefined
+  groups: readonly { pool: string; simulated: boolean; count: Count }[]
+}) {
+  const apart = groups.filter((g) => g.simulated)
   const t = capacity?.total
   return (
     <Panel flush>
@@ -75,6 +84,18 @@ export function CapacityTable({ capacity }: { capacity: Capacity | undefined }) 
           />
         </div>
       </div>
+      {apart.length > 0 && (
+        <p className="border-t border-line px-4 py-2 text-12 text-fg3 tabular-nums">
+          Simulated pools, which get work only when it is asked for:{' '}
+          {apart
+            .map(
+              (g) =>
+                `${g.pool} with ${plural(g.count.nodes, 'node')} and ${plural(g.count.gpus, 'GPU')}, ${formatNumber(g.count.free)} free`,
+            )
+            .join('; ')}
+          .
+        </p>
+      )}
     </Panel>
   )
 }

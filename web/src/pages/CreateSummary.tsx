@@ -45,7 +45,8 @@ export function CreateSummary({
   simulated: boolean
 }) {
   const [code, setCode] = useState(false)
-  const price = dry?.price_per_hour_micros ?? flavor?.price_per_hour_micros
+  const alone = flavor?.price_per_hour_micros
+  const price = dry?.price_per_hour_micros ?? (alone === undefined ? undefined : alone + (disk ?? 0))
   const currency = dry?.currency ?? flavor?.currency
   const reason = missing ?? (refused && refused.status > 0 ? refused.message : null)
   return (
@@ -82,17 +83,25 @@ export function CreateSummary({
                   <p className="text-12 text-fg3">
                     while it runs, by the second · about {formatMonthly(price, currency)} a month
                   </p>
-                  {(form.kind === 'vm' || disk !== undefined) && (
+                  {dataKept(form.kind) && (
                     <dl className="mt-2 grid grid-cols-[auto_auto] justify-between gap-x-4 gap-y-0.5 text-12 text-fg2 tabular-nums">
-                      {form.kind === 'vm' && (
-                        <>
-                          <dt>{form.onStop === 'hold' ? 'Stopped, held' : 'Stopped, released'}</dt>
-                          <dd>{form.onStop === 'hold' ? formatHourly(price, currency) : 'no charge'}</dd>
-                        </>
-                      )}
+                      <dt>
+                        {form.kind === 'notebook'
+                          ? 'While stopped'
+                          : form.onStop === 'hold'
+                            ? 'While stopped and held'
+                            : 'While stopped, GPU released'}
+                      </dt>
+                      <dd>
+                        {form.kind === 'vm' && form.onStop === 'hold'
+                          ? formatHourly(price, currency)
+                          : disk === undefined
+                            ? 'no charge'
+                            : formatHourly(disk, currency)}
+                      </dd>
                       {disk !== undefined && (
                         <>
-                          <dt>Disk, while it exists</dt>
+                          <dt>Of it, the disk</dt>
                           <dd>{formatHourly(disk, currency)}</dd>
                         </>
                       )}

@@ -1,68 +1,84 @@
 import { useQuery, useSuspenseQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useSearch } from '@tanstack/react-router'
-import { useMemo, useState } from 'react'
-import { capacityQuery, gpuMetricsQuery, gpusQuery, nodesQuery, pricesQuery } from '~/api/fleet.ts'
+import { type ReactNode, useDeferredValue, useMemo, useState } from 'react'
+import { capacityQuery, gpuMetricsQuery, type Node, nodesQuery, pricesQuery } from '~/api/fleet.ts'
 import { meQuery } from '~/api/me.ts'
 import { failureOf } from '~/api/problem.ts'
 import { pricesBySKU } from '~/lib/board.ts'
 import { useNow } from '~/lib/clock.ts'
-import { plural } from '~/lib/format.ts'
-import { tenantClass, utilisationColour } from '~/lib/hue.ts'
+import { groupFleet, nodeMatches, type PoolGroup } from '~/lib/fleetgroups.ts'
+import { formatNumber, plural } from '~/lib/format.ts'
 import { useTitle } from '~/lib/title.ts'
 import { Button } from '~/ui/Button.tsx'
+import { SearchField } from '~/ui/Field.tsx'
 import type { Lens } from '~/ui/GPUBar.tsx'
-import { Page, Panel } from '~/ui/Layout.tsx'
+import { Panel } from '~/ui/Layout.tsx'
 import { Segmented } from '~/ui/Segmented.tsx'
 import { Bone, Empty, ErrorState, Stale } from '~/ui/State.tsx'
-import { StatusShape } from '~/ui/StatusPill.tsx'
+import { Tag } from '~/ui/StatusPill.tsx'
 import { AddNode } from './AddNode.tsx'
 import { Alarms } from './Alarms.tsx'
 import { CapacityTable } from './CapacityTable.tsx'
+import { FleetLegend } from './FleetLegend.tsx'
+import { FleetFrame } from './FleetTabs.tsx'
+import { NodeCard } from './NodeCard.tsx'
 import { NodePanel } from './NodePanel.tsx'
+
+export type FleetSearch = { lens?: 'state' | 'utilisation'; q?: string; sim?: 'hide'; view?: 'map' | 'rows' }
+
+/** So many nodes are shown in full; more become a map. */
+const inFull = 12
 
 export function FleetPage() {
   useTitle('Fleet')
   const { data: me } = useSuspenseQuery(meQuery)
-  const lens: Lens = useSearch({ from: '/app/fleet' }).lens ?? 'tenant'
+  const search = useSearch({ from: '/app/fleet' })
+  const lens: Lens = search.lens ?? 'tenant'
   const navigate = useNavigate({ from: '/fleet' })
   const nodes = useQuery({ ...nodesQuery, enabled: me.user.operator })
-  const gpus = useQuery({ ...gpusQuery, enabled: me.user.operator })
-  const metrics = useQuery({ ...gpuMetricsQuery, enabled: me.user.operator })
+  const many = (nodes.data?.length ?? 0) > 50
+  const metrics = useQuery({
+    ...gpuMetricsQuery,
+    enabled: me.user.operator && (!many || lens === 'utilisation'),
+  })
   const prices = useQuery({ ...pricesQuery, enabled: me.user.operator })
   const capacity = useQuery({ ...capacityQuery, enabled: me.user.operator })
   const [adding, setAdding] = useState(false)
   const now = useNow(5)
-  const gpusByNode = useMemo(() => gpus.data && Object.groupBy(gpus.data, (g) => g.node_id), [gpus.data])
   const skus = useMemo(() => pricesBySKU(prices.data ?? []), [prices.data])
   const percent = useMemo(
     () => new Map((metrics.data?.items ?? []).map((m) => [m.gpu_id, m.percent])),
     [metrics.data],
   )
-
-  if (!me.user.operator)
-    return (
-      <Page title="Fleet">
-        <Panel>
-          <Empty icon="fleet" title="For operators">
-            The fleet shows every tenant’s work, so only platform operators see it.
-          </Empty>
-        </Panel>
-      </Page>
-    )
-  const failed = (nodes.error && !nodes.data ? nodes : null) ?? (gpus.error && !gpus.data ? gpus : null)
-  const byPool = Object.entries(Object.groupBy(nodes.data ?? [], (n) => n.pool)).sort(([a], [b]) =>
-    a.localeCompare(b),
+  const words = useDeferredValue(search.q ?? '')
+  const simulated = nodes.data?.some((n) => n.simulated) ?? false
+  const shown = useMemo(
+    () => nodes.data?.filter((n) => search.sim !== 'hide' || !n.simulated),
+    [nodes.data, search.sim],
   )
-  const tenants = [
-    ...new Set((gpus.data ?? []).flatMap((g) => g.claims.map((c) => c.organisation || 'unknown'))),
-  ].sort()
-  const stale =
-    (nodes.error && nodes.data ? nodes.dataUpdatedAt : null) ??
-    (gpus.error && gpus.data ? gpus.dataUpdatedAt : null)
+  const groups = useMemo(() => groupFleet(shown ?? []), [shown])
+  const dim = useMemo(
+    () => new Set(words ? shown?.filter((n) => !nodeMatches(n, words)).map((n) => n.id) : []),
+    [shown, words],
+  )
+  const tenants = useMemo(
+    () =>
+      [
+        ...new Set(
+          (shown ?? []).flatMap((n) =>
+            n.gpus.flatMap((g) => g.claims.map((c) => c.organisation || 'unknown')),
+          ),
+        ),
+      ].sort(),
+    [shown],
+  )
+  const view = search.view ?? ((shown?.length ?? 0) > inFull ? 'map' : 'rows')
+  const go = (change: Partial<FleetSearch>) =>
+    void navigate({ search: (old) => ({ ...old, ...change }), replace: true })
+  const found = words && shown ? shown.length - dim.size : null
 
   return (
-    <Page
-      title="Fleet"
+    <FleetFrame
       lead="Every node and every GPU, and who holds what now."
       actions={
         <Button icon="plus" onClick={() => setAdding(true)}>
@@ -72,32 +88,64 @@ export function FleetPage() {
     >
       <div className="flex flex-col gap-5">
         <Alarms />
-        {failed ? (
+        {nodes.error && !nodes.data ? (
           <Panel>
             <ErrorState
-              failure={failureOf(failed.error, 'show the fleet')}
-              onRetry={() => void failed.refetch()}
-              busy={failed.isFetching}
+              failure={failureOf(nodes.error, 'show the fleet')}
+              onRetry={() => void nodes.refetch()}
+              busy={nodes.isFetching}
             />
           </Panel>
         ) : (
-          <Stale since={stale} now={now}>
+          <Stale since={nodes.error && nodes.data ? nodes.dataUpdatedAt : null} now={now}>
             <div className="flex flex-col gap-5">
-              <CapacityTable capacity={capacity.data} />
-              <div className="flex flex-wrap items-center justify-between gap-x-6 gap-y-2">
-                <Segmented
-                  label="Lens: what the colours of the GPU bars mean"
-                  value={lens}
-                  onChange={(v) =>
-                    void navigate({ search: { lens: v === 'tenant' ? undefined : v }, replace: true })
-                  }
-                  options={[
-                    { value: 'tenant', label: 'Tenant' },
-                    { value: 'state', label: 'State' },
-                    { value: 'utilisation', label: 'Utilisation' },
-                  ]}
-                />
-                <Legend lens={lens} tenants={tenants} />
+              <CapacityTable capacity={capacity.data} groups={groups} />
+              <div className="flex flex-col gap-3">
+                <div className="flex flex-wrap items-center gap-x-3 gap-y-2">
+                  <Segmented
+                    label="Lens: what the colours of the GPU bars mean"
+                    value={lens}
+                    onChange={(v) => go({ lens: v === 'tenant' ? undefined : v })}
+                    options={[
+                      { value: 'tenant', label: 'Tenant' },
+                      { value: 'state', label: 'State' },
+                      { value: 'utilisation', label: 'Utilisation' },
+                    ]}
+                  />
+                  <Segmented
+                    label="How nodes are shown"
+                    value={view}
+                    onChange={(v) => go({ view: v })}
+                    options={[
+                      { value: 'rows', label: 'In full' },
+                      { value: 'map', label: 'Map' },
+                    ]}
+                  />
+                  <SearchField
+                    label="Find nodes; the others are dimmed"
+                    placeholder="Node, rack, model, tenant"
+                    className="w-full sm:w-60"
+                    value={search.q ?? ''}
+                    onChange={(e) => go({ q: e.target.value || undefined })}
+                  />
+                  {simulated && (
+                    <label className="flex h-8 cursor-pointer items-center gap-2 text-13 text-fg2 pointer-coarse:h-11">
+                      <input
+                        type="checkbox"
+                        checked={search.sim !== 'hide'}
+                        onChange={(e) => go({ sim: e.target.checked ? undefined : 'hide' })}
+                        className="accent-[var(--accent)]"
+                      />
+                      Simulated nodes
+                    </label>
+                  )}
+                  {found !== null && (
+                    <span role="status" className="text-12 text-fg3">
+                      {found === 0 ? 'Nothing matches' : `${plural(found, 'node')} found`}
+                    </span>
+                  )}
+                </div>
+                <FleetLegend lens={lens} tenants={tenants} />
               </div>
               {!nodes.data && [0, 1].map((n) => <Bone key={n} className="h-48 w-full rounded-box" />)}
               {nodes.data?.length === 0 && (
@@ -112,27 +160,46 @@ export function FleetPage() {
                   </Empty>
                 </Panel>
               )}
-              {byPool.map(([pool, list]) => (
-                <section key={pool} aria-label={`Pool ${pool}`} className="flex flex-col gap-3">
-                  <h2 className="flex items-baseline gap-2 text-13 font-semibold">
-                    Pool {pool}
-                    <span className="text-12 font-normal text-fg3">{plural(list?.length ?? 0, 'node')}</span>
-                  </h2>
-                  {list?.map((n) => (
-                    <NodePanel
-                      key={n.id}
-                      node={n}
-                      gpus={gpusByNode && (gpusByNode[n.id] ?? [])}
-                      lens={lens}
-                      percent={percent}
-                      prices={skus}
-                      lazy={(nodes.data?.length ?? 0) > 24}
-                    />
-                  ))}
-                </section>
+              {nodes.data && nodes.data.length > 0 && shown?.length === 0 && (
+                <Panel>
+                  <Empty
+                    icon="fleet"
+                    title="Only simulated nodes here"
+                    action={<Button onClick={() => go({ sim: undefined })}>Show them</Button>}
+                  >
+                    They are hidden now.
+                  </Empty>
+                </Panel>
+              )}
+              {groups.map((g) => (
+                <PoolSection key={g.pool} group={g} view={view}>
+                  {(node) =>
+                    view === 'map' ? (
+                      <NodeCard
+                        key={node.id}
+                        node={node}
+                        lens={lens}
+                        percent={percent}
+                        prices={skus}
+                        dim={dim.has(node.id)}
+                        lazy={many}
+                      />
+                    ) : (
+                      <NodePanel
+                        key={node.id}
+                        node={node}
+                        lens={lens}
+                        percent={percent}
+                        prices={skus}
+                        dim={dim.has(node.id)}
+                        lazy={(shown?.length ?? 0) > 24}
+                      />
+                    )
+                  }
+                </PoolSection>
               ))}
               {(metrics.data?.unreachable ?? []).length > 0 && (
-                <p className="text-12 text-amber">
+                <p className="line-clamp-2 text-12 text-amber">
                   Not asked for figures: {metrics.data?.unreachable?.join(', ')}. What is not known is not
                   idle.
                 </p>
@@ -147,51 +214,46 @@ export function FleetPage() {
         </p>
       </div>
       <AddNode open={adding} onClose={() => setAdding(false)} />
-    </Page>
+    </FleetFrame>
   )
 }
 
-function Legend({ lens, tenants }: { lens: Lens; tenants: readonly string[] }) {
-  const box = 'size-2.5 shrink-0 rounded-[3px]'
+/** PoolSection is a pool by its racks; what a node looks like is the caller's. */
+function PoolSection({
+  group: g,
+  view,
+  children,
+}: {
+  group: PoolGroup<Node>
+  view: 'map' | 'rows'
+  children: (node: Node) => ReactNode
+}) {
   return (
-    <ul aria-label="Legend" className="flex flex-wrap items-center gap-x-4 gap-y-1 text-12 text-fg2">
-      {lens === 'tenant' &&
-        tenants.slice(0, 8).map((t) => (
-          <li key={t} className={`${tenantClass(t)} flex items-center gap-1.5`}>
-            <span className={`${box} bg-[var(--tenant-edge)]`} aria-hidden="true" />
-            {t}
-          </li>
-        ))}
-      {lens === 'state' &&
-        (['green', 'blue', 'red'] as const).map((t) => (
-          <li key={t} className="flex items-center gap-1.5">
-            <StatusShape tone={t} />
-            {{ green: 'Card ready', blue: 'Being cleaned', red: 'Out of service' }[t]}
-          </li>
-        ))}
-      {lens === 'utilisation' && (
-        <li className="flex items-center gap-1.5">
-          0 %
-          <span
-            aria-hidden="true"
-            className="h-2.5 w-24 rounded-[3px]"
-            style={{
-              background: `linear-gradient(90deg, ${[0, 25, 50, 75, 100].map(utilisationColour).join(', ')})`,
-            }}
-          />
-          100 %
-        </li>
-      )}
-      <li className="flex items-center gap-1.5">
-        <span aria-hidden="true" className={`${box} border border-line-strong`} /> Free
-      </li>
-      <li className="flex items-center gap-1.5">
-        <span
-          aria-hidden="true"
-          className={`${box} bg-sunken bg-[repeating-linear-gradient(45deg,var(--hatch)_0_1px,transparent_1px_4px)]`}
-        />
-        Unusable fragment
-      </li>
-    </ul>
+    <section aria-label={`Pool ${g.pool}`} className="flex min-w-0 flex-col gap-3">
+      <h2 className="flex flex-wrap items-baseline gap-x-2 text-13 font-semibold">
+        Pool {g.pool}
+        {g.simulated && <Tag title="Its nodes are simulated">sim</Tag>}
+        <span className="text-12 font-normal text-fg3 tabular-nums">
+          {plural(g.count.nodes, 'node')} · {formatNumber(g.count.free)} of {plural(g.count.gpus, 'GPU')} free
+          {g.count.trouble > 0 && <span className="text-red"> · {g.count.trouble} not answering</span>}
+        </span>
+      </h2>
+      {g.racks.map((r) => (
+        <div key={r.rack} className="flex min-w-0 flex-col gap-1.5">
+          {(r.rack || g.racks.length > 1) && (
+            <h3 className="text-12 text-fg3">{r.rack ? `Rack ${r.rack}` : 'No rack given'}</h3>
+          )}
+          <div
+            className={
+              view === 'map'
+                ? 'grid grid-cols-[repeat(auto-fill,minmax(min(100%,248px),1fr))] gap-2'
+                : 'flex flex-col gap-3'
+            }
+          >
+            {r.nodes.map(children)}
+          </div>
+        </div>
+      ))}
+    </section>
   )
 }

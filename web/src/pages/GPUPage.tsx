@@ -47,7 +47,14 @@ export function GPUPage() {
       <Link to="/fleet" className="link !text-fg3">
         Fleet
       </Link>
-      {g && ` / ${g.node}`}
+      {g && (
+        <>
+          {' / '}
+          <Link to="/fleet/nodes/$node" params={{ node: g.node }} className="link !text-fg3">
+            {g.node}
+          </Link>
+        </>
+      )}
     </nav>
   )
   if (!me.user.operator || (error && !g))

@@ -276,7 +276,7 @@ export function InstanceCreatePage() {
               <OnStopField
                 value={form.onStop}
                 onChange={(v) => edit({ onStop: v })}
-                price={dry.data?.price_per_hour_micros ?? flavor?.price_per_hour_micros}
+                price={dry.data?.price_per_hour_micros}
                 currency={flavor?.currency}
                 gpus={flavor?.gpu_count ?? 0}
                 disk={diskPrice(prices, flavor?.disk_mib)}

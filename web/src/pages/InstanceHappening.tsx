@@ -41,7 +41,11 @@ function Queued({ i, project }: { i: Instance; project: string }) {
   return (
     <Notice tone="amber" action={<WithoutGPU i={i} project={project} />}>
       <p className="font-medium">
-        {never ? 'No node of its pool could ever take it' : 'Waiting for a place'}
+        {never
+          ? 'No node of its pool could ever take it'
+          : i.queue_place
+            ? `Waiting for a place: ${i.queue_place === 1 ? 'next' : `number ${i.queue_place}`} in the queue`
+            : 'Waiting for a place'}
       </p>
       {i.reasons?.length ? (
         <ul aria-label="Why it waits" className="mt-1 flex flex-col gap-1">

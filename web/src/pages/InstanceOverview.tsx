@@ -1,7 +1,10 @@
 import { useQuery } from '@tanstack/react-query'
 import { useParams } from '@tanstack/react-router'
+import { pricesQuery } from '~/api/fleet.ts'
 import { type Instance, instanceEventsQuery } from '~/api/instance.ts'
+import { diskPrice } from '~/lib/board.ts'
 import { useNow } from '~/lib/clock.ts'
+import { dataKept } from '~/lib/createform.ts'
 import { formatHourly, formatMiB, formatMonthly } from '~/lib/format.ts'
 import { stretchesOf } from '~/lib/ribbon.ts'
 import { gpuWords } from '~/lib/shape.ts'
@@ -42,6 +45,7 @@ export function InstanceOverview() {
 
 function Life({ i, project }: { i: Instance; project: string }) {
   const { data: events } = useQuery(instanceEventsQuery(project, i.name))
+  const { data: prices } = useQuery(pricesQuery)
   const now = useNow(1)
   return (
     <Panel
@@ -57,6 +61,7 @@ function Life({ i, project }: { i: Instance; project: string }) {
           stretches={stretchesOf(events, { state: i.state, createdAt: i.created_at, held: i.held })}
           events={events}
           hourlyMicros={i.price_per_hour_micros ?? 0}
+          keptMicros={dataKept(i.kind) ? (diskPrice(prices, i.disk_mib) ?? 0) : 0}
           currency={i.currency ?? 'USD'}
           now={now}
         />

@@ -40,7 +40,13 @@ function useEntries(): Entry[] {
     { group: 'Pages', label: 'Usage', icon: 'usage', href: `${base}/usage` },
     { group: 'Pages', label: 'Settings', icon: 'settings', href: `${base}/settings` },
     { group: 'Pages', label: 'API tokens', icon: 'tokens', href: '/tokens' },
-    ...(me.user.operator ? [{ group: 'Pages', label: 'Fleet', icon: 'fleet' as const, href: '/fleet' }] : []),
+    ...(me.user.operator
+      ? [
+          { group: 'Pages', label: 'Fleet', icon: 'fleet' as const, href: '/fleet' },
+          { group: 'Pages', label: 'Alarms', icon: 'alarm' as const, href: '/fleet/alarms' },
+          { group: 'Pages', label: 'Control plane', icon: 'fleet' as const, href: '/fleet/control-plane' },
+        ]
+      : []),
   ]
   for (const i of instances ?? [])
     entries.push({ group: 'Instances', label: i.name, state: i.state, href: `${base}/instances/${i.name}` })

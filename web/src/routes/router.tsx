@@ -6,7 +6,7 @@ import {
   Outlet,
   redirect,
 } from '@tanstack/react-router'
-import { gpusQuery, nodesQuery } from '~/api/fleet.ts'
+import { nodesQuery } from '~/api/fleet.ts'
 import { instanceQuery, instancesQuery } from '~/api/instance.ts'
 import { meQuery, projectQuery, projectsQuery } from '~/api/me.ts'
 import { flavorsQuery, imagesQuery } from '~/api/offer.ts'
@@ -14,6 +14,8 @@ import { queryClient } from '~/api/query.ts'
 import type { Kind } from '~/lib/createform.ts'
 import { type InstanceFilter, isFilter } from '~/lib/instancestate.ts'
 import { remember } from '~/lib/prefs.ts'
+import type { AlarmSearch } from '~/pages/AlarmsPage.tsx'
+import type { FleetSearch } from '~/pages/FleetPage.tsx'
 import { NoProjectPage } from '~/pages/NoProjectPage.tsx'
 import { NotFoundPage, RouteErrorPage } from '~/pages/NotFoundPage.tsx'
 import { ProjectLayout } from '~/pages/ProjectLayout.tsx'
@@ -196,15 +198,40 @@ const tokensRoute = createRoute({
 const fleetRoute = createRoute({
   getParentRoute: () => appRoute,
   path: '/fleet',
-  validateSearch: (s: Record<string, unknown>): { lens?: 'state' | 'utilisation' } => ({
+  validateSearch: (s: Record<string, unknown>): FleetSearch => ({
     lens: oneOf(s.lens, ['state', 'utilisation'] as const),
+    q: text(s.q),
+    sim: oneOf(s.sim, ['hide'] as const),
+    view: oneOf(s.view, ['map', 'rows'] as const),
   }),
   loader: () => {
     if (!queryClient.getQueryData(meQuery.queryKey)?.user.operator) return
     void queryClient.prefetchQuery(nodesQuery)
-    void queryClient.prefetchQuery(gpusQuery)
   },
   component: lazyRouteComponent(() => import('~/pages/FleetPage.tsx'), 'FleetPage'),
+})
+
+const alarmsRoute = createRoute({
+  getParentRoute: () => appRoute,
+  path: '/fleet/alarms',
+  validateSearch: (s: Record<string, unknown>): AlarmSearch => ({
+    q: text(s.q),
+    state: oneOf(s.state, ['open', 'acknowledged', 'cleared'] as const),
+    severity: oneOf(s.severity, ['critical', 'warning'] as const),
+  }),
+  component: lazyRouteComponent(() => import('~/pages/AlarmsPage.tsx'), 'AlarmsPage'),
+})
+
+const controlPlaneRoute = createRoute({
+  getParentRoute: () => appRoute,
+  path: '/fleet/control-plane',
+  component: lazyRouteComponent(() => import('~/pages/ControlPlanePage.tsx'), 'ControlPlanePage'),
+})
+
+const nodeRoute = createRoute({
+  getParentRoute: () => appRoute,
+  path: '/fleet/nodes/$node',
+  component: lazyRouteComponent(() => import('~/pages/NodePage.tsx'), 'NodePage'),
 })
 
 const gpuRoute = createRoute({
@@ -254,6 +281,9 @@ const routeTree = rootRoute.addChildren([
     openQueryRoute,
     tokensRoute,
     fleetRoute,
+    alarmsRoute,
+    controlPlaneRoute,
+    nodeRoute,
     gpuRoute,
     lostRoute,
   ]),

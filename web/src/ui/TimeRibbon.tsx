@@ -20,12 +20,16 @@ export function TimeRibbon({
   stretches,
   events,
   hourlyMicros,
+  keptMicros = 0,
   currency,
   now,
 }: {
   stretches: readonly Stretch[]
   events: readonly LifeEvent[]
+  /** While it runs or is held, with what it keeps. */
   hourlyMicros: number
+  /** In any other state from its first run on: what it keeps on disk. */
+  keptMicros?: number
   currency: string
   now: number
 }) {
@@ -35,12 +39,14 @@ export function TimeRibbon({
   const last = stretches.at(-1)
   const end = Math.max(last?.to ? new Date(last.to).getTime() : now, start + 1000)
   const x = (t: number) => ((Math.min(Math.max(t, start), end) - start) / (end - start)) * 100
-  const parts = stretches.map((s) => {
+  const firstRun = stretches.findIndex((s) => s.state === 'running')
+  const parts = stretches.map((s, n) => {
     const from = new Date(s.from).getTime()
     const to = s.to ? new Date(s.to).getTime() : end
     const seconds = Math.max(0, (to - from) / 1000)
-    const charged = chargedStretch(s)
-    return { ...s, from, to, seconds, cost: charged ? (hourlyMicros * seconds) / 3600 : 0, charged }
+    const kept = firstRun >= 0 && n > firstRun && s.state !== 'deleted' ? keptMicros : 0
+    const rate = chargedStretch(s) ? hourlyMicros : kept
+    return { ...s, from, to, seconds, rate, cost: (rate * seconds) / 3600, charged: rate > 0 }
   })
   const byState = new Map<string, { part: Drawn; seconds: number }>()
   for (const p of parts) {
@@ -81,7 +87,7 @@ export function TimeRibbon({
               style={{ left: `${x(p.from)}%`, width: `max(3px, ${x(p.to) - x(p.from)}%)` }}
             >
               {x(p.to) - x(p.from) > 14 &&
-                `${formatHourly(hourlyMicros, currency)} · ${formatMoney(p.cost, currency)}`}
+                `${formatHourly(p.rate, currency)} · ${formatMoney(p.cost, currency)}`}
             </div>
           ))}
       </div>
