@@ -15,7 +15,7 @@ STEP := sh deploy/step.sh
 # Whoever calls make builds; only what must be root goes through sudo.
 SUDO := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo)
 # These make containers, bridges and images: as root, in `make test`.
-ROOT_PACKAGES := ./internal/hypervisor/containerd ./internal/network ./internal/imagebuild ./internal/devcloud
+ROOT_PACKAGES := ./internal/hypervisor/containerd ./internal/hypervisor/libvirt ./internal/network ./internal/imagebuild ./internal/devcloud
 TEST_TIMEOUT := 10m
 
 ##@ Use

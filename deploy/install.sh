@@ -32,4 +32,11 @@ if [ -d /run/systemd/system ]; then
 		*" $unit "*) systemctl --quiet disable "$unit.service" 2>/dev/null || true ;;
 		esac
 	done
+	case " $* " in
+	*" libvirt-daemon-system "*)
+		for unit in libvirtd.service libvirtd.socket libvirtd-ro.socket libvirtd-admin.socket libvirt-guests.service virtlogd.socket virtlogd-admin.socket virtlockd.socket; do
+			systemctl --quiet disable "$unit" 2>/dev/null || true
+		done
+		;;
+	esac
 fi

@@ -4,7 +4,7 @@
 # No service is started or enabled, and no database cluster is made.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-packages='btrfs-progs busybox-static ca-certificates containerd containernetworking-plugins debootstrap dnsmasq-base git iproute2 iptables kmod nftables postgresql-15 runc xfsprogs'
+packages='btrfs-progs busybox-static ca-certificates containerd containernetworking-plugins debootstrap dnsmasq-base e2fsprogs genisoimage git iproute2 iptables kmod libvirt-daemon-system libvirt-daemon-driver-qemu nftables postgresql-15 qemu-system-x86 qemu-utils runc util-linux xfsprogs'
 # What `make test` needs besides: a browser, and another tool's registry client.
 [ "${1:-}" = --tests ] && packages="$packages chromium skopeo"
 

@@ -103,7 +103,11 @@ func startTestNode(t *testing.T, c config) *testNode {
 		t.Fatal(err)
 	}
 	pool := diskPool(c)
-	driver, err := openContainerd(c, nil, pool, logger)
+	net, err := openNetwork(c, logger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	driver, err := openContainerd(c, nil, pool, net, logger)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 type Service struct {
 	Name       string
 	Argv       []string // holds a path of this cloud, so that no other process has the same
+	Becomes    []string // its command line once it has replaced itself by another program; empty: Argv
 	Env        []string // beyond a minimal environment
 	Credential *syscall.Credential
 	StopSignal syscall.Signal
@@ -27,10 +28,18 @@ type Service struct {
 	Config     []byte // what else a change of which needs a restart
 }
 
+// looks is the command line that the running process has.
+func (s Service) looks() []string {
+	if len(s.Becomes) > 0 {
+		return s.Becomes
+	}
+	return s.Argv
+}
+
 // key changes with the program's file, its settings and its environment.
 func (s Service) key() string {
 	h := sha256.New()
-	if info, err := os.Stat(s.Argv[0]); err == nil {
+	if info, err := os.Stat(s.looks()[0]); err == nil {
 		_, _ = fmt.Fprintf(h, "%d %d\n", info.Size(), info.ModTime().UnixNano())
 	}
 	_, _ = fmt.Fprintf(h, "%q %q %q", s.Argv, s.Env, s.Config)
@@ -76,7 +85,7 @@ func (c *child) start(ctx context.Context) error {
 
 // launch makes a process of the right program and settings run.
 func (c *child) launch() error {
-	if p, ok := survivor(c.run, c.Name, c.Argv); ok {
+	if p, ok := survivor(c.run, c.Name, c.looks()); ok {
 		if p.Key == c.key() {
 			c.set(p, true)
 			return nil

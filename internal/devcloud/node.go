@@ -80,7 +80,7 @@ func (s *Supervisor) agentService(o Options, join string) (Service, error) {
 	return Service{
 		Name: "agent",
 		Argv: []string{o.agent(), "run", "-state-dir", s.Folder(partNode)},
-		Env: append(s.nodeEnv(),
+		Env: append(append(s.nodeEnv(), virtEnv()...),
 			"TENON_AGENT_DOOR_URL=https://"+s.nodeAddress(),
 			"TENON_AGENT_NAME=local",
 			"TENON_AGENT_CA_FILE="+s.nodeCA(),

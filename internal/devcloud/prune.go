@@ -57,7 +57,7 @@ func (l Layout) remove(agent string) error {
 }
 
 // stopOrder is that of a whole cloud, those who need others first.
-var stopOrder = []string{"supervisor", "fleet", "agent", "containerd", "serve", "postgres"}
+var stopOrder = []string{"supervisor", "fleet", "agent", "libvirtd", "virtlogd", "containerd", "serve", "postgres"}
 
 func stopByPidFiles(run string) {
 	for _, name := range stopOrder {

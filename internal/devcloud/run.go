@@ -150,6 +150,9 @@ func (s *Supervisor) startNode(ctx context.Context, client *api.Client, o Option
 	if err := s.start(ctx, "containerd", containerd); err != nil {
 		return err
 	}
+	if err := s.startLibvirt(ctx, o); err != nil {
+		return err
+	}
 	if err := s.start(ctx, "Watchdog", s.watchdogService(o)); err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func helpers(run string) []int {
 		}
 		// Someone's editor or `tail -f` on a file there is not a helper.
 		argv := commandLine(pid)
-		if len(argv) == 0 || !slices.ContainsFunc([]string{"containerd-shim", "containerd", "dnsmasq", "tenon-agent"}, func(name string) bool {
+		if len(argv) == 0 || !slices.ContainsFunc([]string{"containerd-shim", "containerd", "dnsmasq", "tenon-agent", "libvirtd", "virtlogd", "qemu-system-"}, func(name string) bool {
 			return strings.HasPrefix(filepath.Base(argv[0]), name)
 		}) {
 			continue
