@@ -53,6 +53,7 @@ type Timing struct {
 	Coalesce    time.Duration // changes within it share a report: 20 ms
 	Resync      time.Duration // look at every instance again: 10 s
 	Sample      time.Duration // metrics: 5 s
+	Probe       time.Duration // a reading of the cards may take: 10 s
 	Activity    time.Duration // ask notebooks whether they are busy: 10 s
 	MinBackoff  time.Duration // after the first failure of a step: 500 ms
 	MaxBackoff  time.Duration // 15 s
@@ -70,6 +71,7 @@ func (t Timing) withDefaults() Timing {
 	set(&t.Coalesce, 20*time.Millisecond)
 	set(&t.Resync, 10*time.Second)
 	set(&t.Sample, 5*time.Second)
+	set(&t.Probe, 10*time.Second)
 	set(&t.Activity, 10*time.Second)
 	set(&t.MinBackoff, 500*time.Millisecond)
 	set(&t.MaxBackoff, 15*time.Second)
@@ -89,6 +91,7 @@ type Agent struct {
 
 	guests map[string]*joined[map[string]hypervisor.Guest] // by driver
 	held   *joined[map[string][]nodewire.Device]
+	probe  *joined[device.Inventory]
 
 	changed chan struct{} // something that a report tells has changed
 
@@ -151,6 +154,7 @@ func New(cfg Config) (*Agent, error) {
 		}
 		return cfg.Board.Held(ctx)
 	}}
+	a.probe = &joined[device.Inventory]{timeout: a.t.Probe, read: func(ctx context.Context) (device.Inventory, error) { return cfg.Board.Inventory(ctx) }}
 	a.contact = newContact(cfg, l)
 	a.volumes.init()
 	a.strays.init()

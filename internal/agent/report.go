@@ -2,7 +2,9 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
+	"slices"
 	"sort"
 	"time"
 
@@ -130,13 +132,17 @@ func (a *Agent) takeInventory(ctx context.Context) {
 		a.inventory.Store(&device.Inventory{OK: true, GPUs: []nodewire.GPU{}})
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, a.t.Probe)
 	defer cancel()
-	inv, err := a.cfg.Board.Inventory(ctx)
+	inv, err := a.probe.fresh(ctx)
+	last := a.inventory.Load()
+	if err == nil && inv.OK && len(inv.GPUs) == 0 && (last != nil && len(last.GPUs) > 0 || a.ledger.snapshot().hasDevices()) {
+		err = errors.New("it lists no card, and there were some")
+	}
 	if err != nil {
 		a.log.Warn("read GPUs", "error", err)
 		inv = device.Inventory{}
-		if last := a.inventory.Load(); last != nil {
+		if last != nil {
 			for _, g := range last.GPUs {
 				g.State, g.Reason = "unknown", "the probe failed"
 				inv.GPUs = append(inv.GPUs, g)
@@ -146,5 +152,21 @@ func (a *Agent) takeInventory(ctx context.Context) {
 	if inv.GPUs == nil {
 		inv.GPUs = []nodewire.GPU{}
 	}
+	if last != nil && last.OK != inv.OK {
+		a.dirty()
+	}
 	a.inventory.Store(&inv)
+}
+
+// hasDevices reports that somebody may hold a share of a card here.
+func (s *state) hasDevices() bool {
+	for _, st := range s.Strays {
+		if len(st.Devices) > 0 {
+			return true
+		}
+	}
+	if s.Assignment == nil {
+		return false
+	}
+	return slices.ContainsFunc(s.Assignment.Instances, func(i nodewire.Instance) bool { return len(i.Devices) > 0 })
 }

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +22,7 @@ const (
 	pidsMax          = 4096
 	stopGraceSeconds = 15
 	orphansKept      = 32 // of one report
+	labelsKept       = 32
 )
 
 // NodeEnroll turns a one-use join token into a node and its certificate. It runs
@@ -154,12 +156,16 @@ func (a *App) NodeReport(ctx context.Context, id cloud.NodeID, r nodewire.Report
 		if news, err = postgres.ObservationPut(ctx, tx, id, observations(r)); err != nil {
 			return err
 		}
+		volumeNews, err := postgres.VolumesReported(ctx, tx, id, volumesSaid(r))
+		if err != nil {
+			return err
+		}
 		if seen.Fenced && r.Era == cloudState.Era {
 			if err := postgres.LeftoversPut(ctx, tx, id, r.Era, r.Generation, leftovers(r)); err != nil {
 				return err
 			}
 		}
-		if news > 0 || seen.State != cloud.NodeReady {
+		if news > 0 || volumeNews || seen.State != cloud.NodeReady {
 			tx.Wake(postgres.TopicLifecycle)
 		}
 		return nil
@@ -212,6 +218,7 @@ func nodeNews(r nodewire.Report) (postgres.NodeNews, error) {
 	}
 	out := postgres.NodeNews{VCPU: r.VCPU, MemoryMiB: r.MemoryMiB, AgentVersion: cut(r.Agent, 100), BootID: cut(r.BootID, 100),
 		Drivers: drivers, Orphans: orphans, AckGeneration: r.Generation}
+	out.Labels, out.Kinds, out.Watchdog = labels(r.Labels), kinds(r.Kinds), r.Watchdog
 	if era, err := uuid.Parse(r.Era); err == nil {
 		out.AckEra = &era
 	}
@@ -219,6 +226,45 @@ func nodeNews(r nodewire.Report) (postgres.NodeNews, error) {
 		return out, cloud.Invalid(cloud.Field{Location: "body", Message: "an amount is negative"})
 	}
 	return out, nil
+}
+
+// labels bounds what a node calls itself.
+func labels(in map[string]string) map[string]string {
+	out := map[string]string{}
+	for k, v := range in {
+		if len(out) < labelsKept {
+			out[cut(k, 63)] = cut(v, 200)
+		}
+	}
+	return out
+}
+
+// kinds keeps what are kinds of instances.
+func kinds(in []string) []string {
+	out := []string{}
+	for _, k := range []cloud.InstanceKind{cloud.KindContainer, cloud.KindNotebook, cloud.KindVM} {
+		if slices.Contains(in, string(k)) {
+			out = append(out, string(k))
+		}
+	}
+	return out
+}
+
+// volumesSaid is what a report tells of volumes, as far as it makes sense.
+func volumesSaid(r nodewire.Report) []postgres.VolumeSaid {
+	out := make([]postgres.VolumeSaid, 0, len(r.Volumes))
+	for _, v := range r.Volumes {
+		s := postgres.VolumeSaid{State: v.State, UsedMiB: max(0, v.UsedMiB), Message: cut(v.Message, messageBytes)}
+		switch v.State {
+		case nodewire.VolumePresent, nodewire.VolumeGone, nodewire.VolumeFailed:
+		default:
+			continue
+		}
+		if s.ID.UnmarshalText([]byte(v.ID)) == nil {
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 func orEmptyMap(m map[string]string) map[string]string {
@@ -242,6 +288,9 @@ func observations(r nodewire.Report) []postgres.Observation {
 		o := postgres.Observation{Epoch: i.Epoch, Generation: i.Generation, State: i.State, Reason: cut(i.Reason, 100), Message: cut(i.Message, messageBytes),
 			ExitCode: i.ExitCode, LastLines: cut(i.LastLines, lastLinesBytes), Address: cut(i.Address, 100),
 			StateFor: seconds(i.StateForSeconds), RanFor: seconds(i.RanForSeconds)}
+		if i.Activity != nil {
+			o.Activity, _ = json.Marshal(i.Activity) // numbers and truths alone
+		}
 		if i.Progress != nil {
 			p := min(max(*i.Progress, 0), 100)
 			o.Progress = &p
@@ -304,47 +353,6 @@ func pciAddresses(list []string) []string {
 		}
 	}
 	return out
-}
-
-// NodeAssignment is the whole of what a node must make so, as of one moment.
-func (a *App) NodeAssignment(ctx context.Context, id cloud.NodeID) (nodewire.Assignment, error) {
-	var got postgres.Assignment
-	err := a.db.InNodeSnapshot(ctx, id, func(tx *postgres.Tx) (err error) {
-		got, err = postgres.AssignmentGet(ctx, tx, id)
-		return notFound(err, "node", id.String())
-	})
-	if err != nil {
-		return nodewire.Assignment{}, err
-	}
-	out := nodewire.Assignment{
-		Version: nodewire.Version{Era: got.Cloud.Era, Generation: got.Generation},
-		NodeID:  id.String(), CloudID: got.Cloud.CloudID, Instances: make([]nodewire.Instance, len(got.Instances)),
-	}
-	devices := map[cloud.InstanceID][]nodewire.Device{}
-	for _, d := range got.Devices {
-		devices[d.InstanceID] = append(devices[d.InstanceID], nodewire.Device{GPUUUID: d.GPUUUID, Mode: d.Mode, Profile: d.Profile, SlotStart: d.SlotStart, SlotEnd: d.SlotEnd})
-	}
-	for i, x := range got.Instances {
-		out.Instances[i] = nodewire.Instance{
-			ID: x.ID.String(), Epoch: x.Epoch, Generation: x.Generation, OrgID: x.OrgID.String(), Kind: string(x.Kind), Name: x.Name,
-			Desired: desired(x), Image: nodewire.Image{Ref: x.ImageRef, Digest: x.Digest, Embedded: x.Embedded, Private: x.Private}, Expected: x.Expected,
-			Command: x.Command, Env: x.Env, VCPU: x.VCPU, MemoryMiB: x.MemoryMiB, DiskMiB: x.DiskMiB,
-			PidsMax: pidsMax, StopGraceSeconds: stopGraceSeconds, Devices: devices[x.ID],
-		}
-	}
-	return out, nil
-}
-
-// desired is what a node must make of a placement: what its state on the way
-// says, which intents and deadlines have already moved.
-func desired(x postgres.Assigned) string {
-	switch {
-	case x.State == cloud.StateDeleting || x.Desired == cloud.DesiredDeleted:
-		return nodewire.DesiredGone
-	case x.State == cloud.StateStopping || x.Desired == cloud.DesiredStopped:
-		return nodewire.DesiredStopped
-	}
-	return nodewire.DesiredRunning
 }
 
 // NodeAck notes which assignment a node answered that it holds.

@@ -12,6 +12,7 @@ import (
 	"github.com/tenon-cloud/tenon/internal/hypervisor"
 	"github.com/tenon-cloud/tenon/internal/hypervisor/fake"
 	"github.com/tenon-cloud/tenon/internal/pgtest"
+	"github.com/tenon-cloud/tenon/internal/volume"
 )
 
 // node enrols an agent with simulated cards and guests, and waits until its
@@ -43,8 +44,8 @@ func (c *Cloud) node(ctx context.Context, running *sync.WaitGroup, guests fake.O
 	}
 	a, err := agent.New(agent.Config{
 		NodeID: id.NodeID, CloudID: id.CloudID, Version: "test", Drivers: []hypervisor.Driver{c.Guests}, Board: c.Board, Door: door,
-		Store: agent.FileStore(filepath.Join(c.NodeDir, "ledger.json")), Host: host, Log: c.log,
-		Timing: agent.Timing{Report: 500 * time.Millisecond, Sample: 100 * time.Millisecond, GiveUp: 5 * time.Second},
+		Store: agent.FileStore(filepath.Join(c.NodeDir, "ledger.json")), Volumes: volume.NewMemory(), Host: host, Log: c.log,
+		Timing: agent.Timing{Probe: 300 * time.Millisecond, Report: 500 * time.Millisecond, Sample: 100 * time.Millisecond, Activity: 200 * time.Millisecond, GiveUp: 5 * time.Second},
 	})
 	if err != nil {
 		t.Fatalf("cloudtest: %v", err)

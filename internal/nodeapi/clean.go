@@ -26,6 +26,10 @@ const (
 	maxText      = 500
 	maxSeconds   = 10 * 365 * 24 * 3600
 	maxExitCode  = math.MaxInt32
+	maxVolumes   = 20_000
+	maxLabels    = 32
+	maxKinds     = 8
+	maxCounted   = 100_000 // kernels and sessions of a notebook
 )
 
 var (
@@ -33,6 +37,8 @@ var (
 		nodewire.GuestPending, nodewire.GuestPulling, nodewire.GuestStarting, nodewire.GuestRunning,
 		nodewire.GuestStopping, nodewire.GuestStopped, nodewire.GuestFailed, nodewire.GuestGone,
 	}
+	volumeStates = []string{nodewire.VolumePresent, nodewire.VolumeGone, nodewire.VolumeFailed}
+
 	gpuStates  = []string{"ready", "cleaning", "quarantined", "unhealthy", "missing", "unknown"}
 	gpuModes   = []string{"whole", "mig", "shared", "vgpu"}
 	tokenForm  = regexp.MustCompile(`^[A-Za-z0-9_.:+/-]{1,100}$`)
@@ -97,6 +103,15 @@ func clean(r *nodewire.Report) (dropped []string) {
 		}
 	}
 	r.Drivers = drivers
+	cleanVolumes(r, drop)
+	r.Kinds = slices.DeleteFunc(r.Kinds[:min(len(r.Kinds), maxKinds)], func(k string) bool { return !tokenForm.MatchString(k) })
+	labels := map[string]string{}
+	for k, v := range r.Labels {
+		if len(labels) < maxLabels && tokenForm.MatchString(k) {
+			labels[clip(k, 63)] = text(v, 200)
+		}
+	}
+	r.Labels = labels
 	return dropped
 }
 
@@ -152,6 +167,37 @@ func cleanInstance(i *nodewire.InstanceReport) {
 		i.Address = ""
 	}
 	i.StateForSeconds, i.RanForSeconds = seconds(i.StateForSeconds), seconds(i.RanForSeconds)
+	if a := i.Activity; a != nil {
+		a.Kernels, a.Sessions = between(a.Kernels, 0, maxCounted), between(a.Sessions, 0, maxCounted)
+		a.BusyKernels, a.QuietSeconds = between(a.BusyKernels, 0, a.Kernels), seconds(a.QuietSeconds)
+		if a.GPUPercent != nil {
+			if math.IsNaN(*a.GPUPercent) {
+				i.Activity = nil // nothing is known then
+				return
+			}
+			*a.GPUPercent = between(*a.GPUPercent, 0, 100)
+		}
+	}
+}
+
+func cleanVolumes(r *nodewire.Report, drop func(string, ...any)) {
+	if over := len(r.Volumes) - maxVolumes; over > 0 {
+		drop("%d volumes over the limit of %d", over, maxVolumes)
+		r.Volumes = r.Volumes[:maxVolumes]
+	}
+	seen := map[string]bool{}
+	r.Volumes = slices.DeleteFunc(r.Volumes, func(v nodewire.VolumeReport) bool {
+		bad := seen[v.ID] || !tokenForm.MatchString(v.ID) || !slices.Contains(volumeStates, v.State)
+		if bad {
+			drop("volume %q in state %q", v.ID, v.State)
+		}
+		seen[v.ID] = true
+		return bad
+	})
+	for i := range r.Volumes {
+		v := &r.Volumes[i]
+		v.UsedMiB, v.Message = between(v.UsedMiB, 0, int64(maxMemoryMiB)), text(v.Message, maxText)
+	}
 }
 
 func seconds(s float64) float64 {

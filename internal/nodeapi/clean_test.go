@@ -15,13 +15,14 @@ import (
 
 func TestCleanKeepsWhatIsRight(t *testing.T) {
 	t.Parallel()
-	percent, code := 40, 3
+	percent, code, use := 40, 3, 12.5
 	r := nodewire.Report{
 		VCPU: 4, MemoryMiB: 4096, BootID: "b", Agent: "1",
 		GPUs: []nodewire.GPU{{UUID: "GPU-1", PCIAddress: "0000:01:00.0", Model: "h100-80gb", Geometry: "mig8", Mode: "mig", State: "ready", MemoryMiB: 81559, NUMANode: -1, NVLink: []string{"0000:02:00.0"}}},
 		Instances: []nodewire.InstanceReport{{ID: "inst_1", Epoch: 1, State: nodewire.GuestStopped, Reason: nodewire.ReasonExited, Progress: &percent,
-			ExitCode: &code, LastLines: "a\nb\n", Address: "10.0.0.2", RanForSeconds: 2.5}},
-		Drivers: map[string]string{"containerd": "2.1"},
+			ExitCode: &code, LastLines: "a\nb\n", Address: "10.0.0.2", RanForSeconds: 2.5, Activity: &nodewire.Activity{Kernels: 3, BusyKernels: 1, QuietSeconds: 4, Sessions: 2, GPUPercent: &use, HasGPU: true}}},
+		Drivers: map[string]string{"containerd": "2.1"}, Kinds: []string{"container", "notebook"}, Labels: map[string]string{"rack": "a1"}, Watchdog: true,
+		Volumes: []nodewire.VolumeReport{{ID: "vol_1", State: nodewire.VolumePresent, UsedMiB: 12, Message: "m"}},
 	}
 	before, _ := json.Marshal(r)
 	if dropped := clean(&r); len(dropped) > 0 {
@@ -44,7 +45,20 @@ func TestCleanDropsOnlyWhatIsWrong(t *testing.T) {
 			{ID: "inst_1", State: "stopped"}, {ID: "inst_2", State: "levitating"}, {ID: "", State: "running"},
 		},
 	}
+	nan := math.NaN()
+	r.Instances = append(r.Instances, nodewire.InstanceReport{ID: "inst_3", State: "running", Activity: &nodewire.Activity{Kernels: -1, BusyKernels: 9, QuietSeconds: math.Inf(-1), Sessions: 1 << 40}},
+		nodewire.InstanceReport{ID: "inst_4", State: "running", Activity: &nodewire.Activity{HasGPU: true, GPUPercent: &nan}})
+	r.Volumes = []nodewire.VolumeReport{{ID: "v", State: "present", UsedMiB: -4, Message: "a\x00"}, {ID: "v", State: "gone"}, {ID: "w", State: "levitating"}, {ID: "<", State: "gone"}}
+	r.Kinds, r.Labels = []string{"container", "<script>"}, map[string]string{"rack": "a\x00b", "<": "x"}
 	dropped := clean(&r)
+	if v := r.Volumes; len(v) != 1 || v[0].UsedMiB != 0 || v[0].Message != "a" || len(r.Kinds) != 1 || len(r.Labels) != 1 || r.Labels["rack"] != "ab" {
+		t.Errorf("%+v, %v, %v", v, r.Kinds, r.Labels)
+	}
+	if a := r.Instances[1].Activity; a.Kernels != 0 || a.BusyKernels != 0 || a.QuietSeconds != 0 || a.Sessions != maxCounted || r.Instances[2].Activity != nil {
+		t.Errorf("%+v, %+v", a, r.Instances[2].Activity)
+	}
+	dropped = slices.DeleteFunc(dropped, func(s string) bool { return strings.HasPrefix(s, "volume ") })
+	r.Instances = r.Instances[:1]
 	if len(r.GPUs) != 1 || r.GPUs[0].Geometry != "mig8" || len(r.Instances) != 1 || len(dropped) != 6 {
 		t.Fatalf("%+v %v", r, dropped)
 	}

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -27,8 +28,9 @@ type Observation struct {
 	Address    string
 	StateFor   time.Duration
 	RanFor     time.Duration
-	ReceivedAt time.Time // the control plane's clock
-	Seq        int64     // grows with each thing said that differs
+	ReceivedAt time.Time       // the control plane's clock
+	Activity   json.RawMessage // a nodewire.Activity; nil: not known
+	Seq        int64           // grows with each thing said that differs
 	ProjectID  cloud.ProjectID
 }
 
@@ -41,42 +43,43 @@ func ObservationPut(ctx context.Context, q Querier, node cloud.NodeID, list []Ob
 		return 0, nil
 	}
 	type row struct {
-		ID         uuid.UUID `json:"id"`
-		Epoch      int64     `json:"epoch"`
-		Generation int64     `json:"generation"`
-		State      string    `json:"state"`
-		Reason     string    `json:"reason"`
-		Message    string    `json:"message"`
-		Progress   *int      `json:"progress"`
-		ExitCode   *int      `json:"exit_code"`
-		LastLines  string    `json:"last_lines"`
-		Address    string    `json:"address"`
-		StateFor   float64   `json:"state_for"`
-		RanFor     float64   `json:"ran_for"`
+		ID         uuid.UUID       `json:"id"`
+		Epoch      int64           `json:"epoch"`
+		Generation int64           `json:"generation"`
+		State      string          `json:"state"`
+		Reason     string          `json:"reason"`
+		Message    string          `json:"message"`
+		Progress   *int            `json:"progress"`
+		ExitCode   *int            `json:"exit_code"`
+		LastLines  string          `json:"last_lines"`
+		Address    string          `json:"address"`
+		StateFor   float64         `json:"state_for"`
+		RanFor     float64         `json:"ran_for"`
+		Activity   json.RawMessage `json:"activity"`
 	}
 	out := make([]row, 0, len(list))
 	for _, o := range list {
 		out = append(out, row{o.InstanceID.UUID(), o.Epoch, o.Generation, o.State, o.Reason, o.Message,
-			o.Progress, o.ExitCode, o.LastLines, o.Address, o.StateFor.Seconds(), o.RanFor.Seconds()})
+			o.Progress, o.ExitCode, o.LastLines, o.Address, o.StateFor.Seconds(), o.RanFor.Seconds(), o.Activity})
 	}
 	err = q.QueryRow(ctx, `
 		WITH said AS (
 			SELECT DISTINCT ON (r.id) r.* FROM json_to_recordset($2::json) AS r (
 				id uuid, epoch bigint, generation bigint, state text, reason text, message text,
-				progress int, exit_code int, last_lines text, address text, state_for float8, ran_for float8)
+				progress int, exit_code int, last_lines text, address text, state_for float8, ran_for float8, activity jsonb)
 			JOIN instance i ON i.id = r.id AND i.node_id = $1
 			ORDER BY r.id
 		), kept AS (
 			INSERT INTO observation AS o (instance_id, node_id, epoch, generation, state, reason, message,
-				progress, exit_code, last_lines, address, state_for, ran_for)
+				progress, exit_code, last_lines, address, state_for, ran_for, activity)
 			SELECT id, $1, epoch, generation, state, reason, message, progress, exit_code, last_lines, address,
-				make_interval(secs => state_for), make_interval(secs => ran_for)
+				make_interval(secs => state_for), make_interval(secs => ran_for), NULLIF(activity, 'null'::jsonb)
 			FROM said
 			ON CONFLICT (instance_id) DO UPDATE SET
 				node_id = excluded.node_id, epoch = excluded.epoch, generation = excluded.generation,
 				state = excluded.state, reason = excluded.reason, message = excluded.message,
 				progress = excluded.progress, exit_code = excluded.exit_code, last_lines = excluded.last_lines,
-				address = excluded.address, state_for = excluded.state_for, ran_for = excluded.ran_for,
+				address = excluded.address, state_for = excluded.state_for, ran_for = excluded.ran_for, activity = excluded.activity,
 				received_at = now(),
 				seq = o.seq + CASE WHEN (o.epoch, o.generation, o.state, o.reason, o.message, o.progress, o.exit_code, o.last_lines, o.address)
 					IS DISTINCT FROM (excluded.epoch, excluded.generation, excluded.state, excluded.reason, excluded.message,

@@ -152,13 +152,16 @@ type AssignedVolume struct {
 	Role       cloud.VolumeRole
 	SizeMiB    int64
 	Gone       bool // its deletion is asked for
+	Made       bool // the node has it: its instance can't run elsewhere
 }
+
+const volumesAssignedSQL = `
+	SELECT id, org_id, instance_id, role, size_mib, state = 'deleting', state = 'present' OR said = 'present'
+	FROM volume WHERE node_id = $1 AND state <> 'deleted' ORDER BY id`
 
 // VolumesAssigned lists what a node must keep or remove, as tenon_node.
 func VolumesAssigned(ctx context.Context, q Querier, node cloud.NodeID) ([]AssignedVolume, error) {
-	rows, _ := q.Query(ctx, `
-		SELECT id, org_id, instance_id, role, size_mib, state = 'deleting'
-		FROM volume WHERE node_id = $1 AND state <> 'deleted' ORDER BY id`, node)
+	rows, _ := q.Query(ctx, volumesAssignedSQL, node)
 	out, err := pgx.CollectRows(rows, pgx.RowToStructByPos[AssignedVolume])
 	return out, wrap("list a node's volumes", err)
 }

@@ -12,6 +12,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -45,6 +46,7 @@ type Board struct {
 	mu        sync.Mutex
 	state     state
 	failProbe bool
+	fault     ProbeFault
 	marks     map[string]mark // by UUID: states that a test set
 }
 
@@ -126,8 +128,20 @@ func (b *Board) card(uuid string) *card {
 }
 
 // Inventory lists the cards with the slices that exist on them.
-func (b *Board) Inventory(context.Context) (device.Inventory, error) {
+func (b *Board) Inventory(ctx context.Context) (device.Inventory, error) {
 	b.mu.Lock()
+	switch b.fault {
+	case ProbeExits:
+		b.mu.Unlock()
+		return device.Inventory{}, errors.New("the probe exited with status 9 (simulated)")
+	case ProbeHangs:
+		b.mu.Unlock()
+		<-ctx.Done()
+		return device.Inventory{}, fmt.Errorf("the probe hangs (simulated): %w", ctx.Err())
+	case ProbeSilent:
+		b.mu.Unlock()
+		return device.Inventory{OK: true}, nil
+	}
 	defer b.mu.Unlock()
 	inv := device.Inventory{OK: !b.failProbe}
 	for _, c := range b.cards {
@@ -157,6 +171,23 @@ func (b *Board) Inventory(context.Context) (device.Inventory, error) {
 		inv.GPUs = append(inv.GPUs, g)
 	}
 	return inv, nil
+}
+
+// ProbeFault is a way in which a probe of real cards fails.
+type ProbeFault string
+
+const (
+	ProbeWorks  ProbeFault = ""
+	ProbeExits  ProbeFault = "exits"  // with an error
+	ProbeHangs  ProbeFault = "hangs"  // whatever its caller's patience
+	ProbeSilent ProbeFault = "silent" // succeeds and lists nothing
+)
+
+// FailProbeAs makes the next inventories fail in a way, or work again.
+func (b *Board) FailProbeAs(f ProbeFault) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fault = f
 }
 
 // FailProbe makes the next inventories fail, or work again.
