@@ -81,7 +81,11 @@ func (c *changer) cost(child string) cost {
 		if len(s) < 16 {
 			continue
 		}
-		for _, field := range s[11:13] { // utime, stime
+		fields := s[11:13] // utime, stime
+		if p == pid {
+			fields = s[11:15] // and those of children that have ended
+		}
+		for _, field := range fields {
 			n, _ := strconv.ParseInt(field, 10, 64)
 			out.cpu += time.Duration(n) * time.Second / ticksPerSecond
 		}
