@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/tenon-cloud/tenon/internal/device/sim"
@@ -32,7 +33,16 @@ func readFleetConfig(args []string, getenv func(string) string) (fleetConfig, er
 		}
 		fs.StringVar(p, name, fallback, usage+" ($"+env+")")
 	}
-	fs.IntVar(&c.nodes, "nodes", 12, fmt.Sprintf("how many nodes are simulated, at most %d", sim.FleetMax))
+	var bad []error
+	c.nodes = 12
+	if v := getenv("TENON_AGENT_NODES"); v != "" {
+		n, err := strconv.Atoi(v)
+		if err != nil {
+			bad = append(bad, fmt.Errorf("TENON_AGENT_NODES: %q is not a number", v))
+		}
+		c.nodes = n
+	}
+	fs.IntVar(&c.nodes, "nodes", c.nodes, fmt.Sprintf("how many nodes are simulated, at most %d ($TENON_AGENT_NODES)", sim.FleetMax))
 	text(&c.stateDir, "state-dir", "TENON_AGENT_STATE_DIR", "/var/lib/tenon-fleet", "folder that keeps each node's identity, ledger and guests")
 	text(&c.doorURL, "door", "TENON_AGENT_DOOR_URL", "", "the control plane's node door, https://HOST:PORT")
 	text(&c.joinTokensFile, "join-tokens-file", "TENON_AGENT_JOIN_TOKENS_FILE", "", "file with a line NAME TOKEN for each node that has not enrolled")
@@ -43,7 +53,6 @@ func readFleetConfig(args []string, getenv func(string) string) (fleetConfig, er
 	if err := fs.Parse(args); err != nil {
 		return c, err
 	}
-	var bad []error
 	if fs.NArg() > 0 {
 		bad = append(bad, fmt.Errorf("unexpected %q", fs.Args()))
 	}

@@ -87,8 +87,10 @@ func (s *Supervisor) fleetTokens(ctx context.Context, client *api.Client, machin
 func (s *Supervisor) fleetService(o Options, tokens string) Service {
 	return Service{
 		Name: "fleet",
-		Argv: []string{o.agent(), "fleet", "-state-dir", s.fleetFolder(), "-nodes", strconv.Itoa(o.SimulatedNodes)},
+		Argv: []string{o.agent(), "fleet", "-state-dir", s.fleetFolder()},
 		Env: []string{
+			// Not an argument: a survivor of another size must be found, to be replaced.
+			"TENON_AGENT_NODES=" + strconv.Itoa(o.SimulatedNodes),
 			"TENON_AGENT_DOOR_URL=https://" + s.nodeAddress(),
 			"TENON_AGENT_CA_FILE=" + s.nodeCA(),
 			"TENON_AGENT_JOIN_TOKENS_FILE=" + tokens,
@@ -156,7 +158,13 @@ func simulatedNodes(ctx context.Context, client *api.Client) ([]api.Node, error)
 	}
 }
 
-// dropSurplus lets go of the nodes that this run does not simulate any more.
+// surplusWithin is how long a node that is no longer simulated is waited for: it
+// counts as late a while after its last report.
+const surplusWithin = 2 * time.Minute
+
+// dropSurplus gives the nodes up, in the background, that an earlier run
+// simulated and this one does not: they would be lost nodes for ever. Nothing
+// runs on them, so it says for the operator that they are off.
 func (s *Supervisor) dropSurplus(ctx context.Context, client *api.Client, machines []sim.Machine) error {
 	names := map[string]bool{}
 	for _, m := range machines {
@@ -169,7 +177,57 @@ func (s *Supervisor) dropSurplus(ctx context.Context, client *api.Client, machin
 	if err != nil {
 		return fmt.Errorf("look for simulated nodes of an earlier run: %w", err)
 	}
-	_, _ = ctx, client
-	_, _ = folders, names
+	var surplus []string
+	for _, f := range folders {
+		if f.IsDir() && !names[f.Name()] {
+			surplus = append(surplus, f.Name())
+		}
+	}
+	if len(surplus) == 0 {
+		return nil
+	}
+	s.background.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, surplusWithin)
+		defer cancel()
+		gone := 0
+		for _, name := range surplus {
+			if err := s.giveUp(ctx, client, name); err != nil {
+				s.Console.Say("  Node %s is no longer simulated and is shown as lost; `tenon node forget %s` gives it up (%v)", name, name, err)
+				continue
+			}
+			gone++
+		}
+		s.Console.Say("  %d simulated nodes of an earlier run were given up", gone)
+	})
 	return nil
+}
+
+// giveUp forgets one node, once it is late, and then deletes its folder.
+func (s *Supervisor) giveUp(ctx context.Context, client *api.Client, name string) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		n, err := client.NodeGet(ctx, name)
+		switch {
+		case errors.Is(err, &api.Problem{Code: "not_found"}):
+			return os.RemoveAll(filepath.Join(s.fleetFolder(), name))
+		case err != nil:
+		case n.State == "late":
+			if _, err = client.NodeFence(ctx, name); err == nil {
+				err = client.NodeForget(ctx, name)
+			}
+		case n.State == "lost":
+			err = client.NodeForget(ctx, name)
+		default:
+			err = fmt.Errorf("it is still %s", n.State)
+		}
+		if err == nil {
+			continue // the look that finds it gone is next
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-tick.C:
+		}
+	}
 }
