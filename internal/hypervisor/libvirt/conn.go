@@ -104,6 +104,11 @@ func callWithin[T any](ctx context.Context, c *connection, limit time.Duration, 
 	}()
 	select {
 	case a := <-done:
+		var said golibvirt.Error
+		if a.err != nil && !errors.As(a.err, &said) { // not libvirt's word: the line broke
+			c.forget(lv)
+			return a.value, fmt.Errorf("%s: %w: %w", what, errNoDaemon, a.err)
+		}
 		if a.err != nil {
 			return a.value, fmt.Errorf("%s: %w", what, a.err)
 		}
