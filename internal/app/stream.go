@@ -66,9 +66,11 @@ func (a *App) EventStream(ctx context.Context, c Call, project, lastEventID stri
 			if s.at, ok = placeOf(lastEventID); !ok {
 				return cloud.Invalid(cloud.Field{Location: "header.Last-Event-ID", Message: "not an id that this stream gave", Value: lastEventID})
 			}
-			return nil
 		}
-		s.at, err = postgres.EventsEnd(ctx, tx)
+		end, err := postgres.EventsEnd(ctx, tx)
+		if lastEventID == "" || end.Less(s.at) { // a place of before a restore is ahead of this server
+			s.at = end
+		}
 		return err
 	})
 	if err != nil {

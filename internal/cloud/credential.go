@@ -1,7 +1,6 @@
 package cloud
 
 import (
-	"net/netip"
 	"regexp"
 	"strconv"
 	"strings"
@@ -31,13 +30,10 @@ func RegistryHost(text string) (string, bool) {
 	case "docker.io", "index.docker.io", "registry-1.docker.io", "registry.docker.io", "hub.docker.com", "docker.com", "www.docker.io":
 		return "docker.io", true
 	}
-	if _, port, ok := strings.Cut(host, ":"); ok && !strings.HasPrefix(host, "[") {
+	if _, port, ok := strings.Cut(host, ":"); ok {
 		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
 			return "", false
 		}
-	}
-	if _, err := netip.ParseAddrPort(host); err == nil {
-		return host, true
 	}
 	// A name without a dot or a port is a repository's first part, never a host.
 	if len(host) > 255 || !registryHostForm.MatchString(host) || !strings.ContainsAny(host, ".:") && host != "localhost" {
