@@ -273,13 +273,6 @@ BEGIN
     RETURN NEW;
 END $$;
 
-CREATE FUNCTION public.volume_node(wanted uuid) RETURNS TABLE(name text, state text)
-    LANGUAGE sql STABLE SECURITY DEFINER
-    SET search_path TO 'public'
-    AS $$
-    SELECT n.name, n.state FROM volume v JOIN node n ON n.id = v.node_id WHERE v.id = wanted AND (v.org_id = current_org() OR is_operator())
-$$;
-
 CREATE TABLE public.alarm (
     id uuid NOT NULL,
     key text NOT NULL,
@@ -1505,10 +1498,6 @@ REVOKE ALL ON FUNCTION public.queue_place(wanted uuid) FROM PUBLIC;
 GRANT ALL ON FUNCTION public.queue_place(wanted uuid) TO tenon_api;
 GRANT ALL ON FUNCTION public.queue_place(wanted uuid) TO tenon_system;
 
-REVOKE ALL ON FUNCTION public.volume_node(wanted uuid) FROM PUBLIC;
-GRANT ALL ON FUNCTION public.volume_node(wanted uuid) TO tenon_api;
-GRANT ALL ON FUNCTION public.volume_node(wanted uuid) TO tenon_system;
-
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.alarm TO tenon_system;
 GRANT SELECT ON TABLE public.alarm TO tenon_api;
 
@@ -1732,7 +1721,9 @@ GRANT UPDATE(forgotten_at) ON TABLE public.node TO tenon_api;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.node_certificate TO tenon_system;
 GRANT SELECT,INSERT ON TABLE public.node_certificate TO tenon_node;
 
-GRANT UPDATE(revoked_at) ON TABLE public.node_certificate TO tenon_api;
+GRANT SELECT(node_id) ON TABLE public.node_certificate TO tenon_api;
+
+GRANT SELECT(revoked_at),UPDATE(revoked_at) ON TABLE public.node_certificate TO tenon_api;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.node_connection TO tenon_system;
 GRANT SELECT ON TABLE public.node_connection TO tenon_api;

@@ -3818,9 +3818,17 @@ export interface operations {
     };
     "instance.console": {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Instead of an Authorization header */
+                ticket?: string;
+            };
             header?: never;
-            path?: never;
+            path: {
+                /** @description Name or id */
+                project: string;
+                /** @description Name or id */
+                instance: string;
+            };
             cookie?: never;
         };
         requestBody?: never;
@@ -3885,6 +3893,8 @@ export interface operations {
     "instance.exec": {
         parameters: {
             query?: {
+                /** @description Instead of an Authorization header */
+                ticket?: string;
                 /** @description Repeated, one word each; a login shell when absent */
                 command?: string[];
                 /** @description Give the process a terminal */
@@ -3893,7 +3903,12 @@ export interface operations {
                 rows?: number;
             };
             header?: never;
-            path?: never;
+            path: {
+                /** @description Name or id */
+                project: string;
+                /** @description Name or id */
+                instance: string;
+            };
             cookie?: never;
         };
         requestBody?: never;
@@ -4029,9 +4044,16 @@ export interface operations {
     };
     "instance.port": {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Instead of an Authorization header */
+                ticket?: string;
+            };
             header?: never;
             path: {
+                /** @description Name or id */
+                project: string;
+                /** @description Name or id */
+                instance: string;
                 /** @description TCP port inside the instance */
                 port: number;
             };
@@ -4135,9 +4157,17 @@ export interface operations {
     };
     "instance.screen": {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Instead of an Authorization header */
+                ticket?: string;
+            };
             header?: never;
-            path?: never;
+            path: {
+                /** @description Name or id */
+                project: string;
+                /** @description Name or id */
+                instance: string;
+            };
             cookie?: never;
         };
         requestBody?: never;
