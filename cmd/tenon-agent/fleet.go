@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tenon-cloud/tenon/internal/agent"
+	"github.com/tenon-cloud/tenon/internal/agent/watchdog"
 	"github.com/tenon-cloud/tenon/internal/device/sim"
 	"github.com/tenon-cloud/tenon/internal/hypervisor"
 	"github.com/tenon-cloud/tenon/internal/hypervisor/fake"
@@ -134,7 +135,7 @@ func (f *fleet) node(ctx context.Context, n int, m sim.Machine, enrolled func())
 	a, err := agent.New(agent.Config{
 		NodeID: id.NodeID, CloudID: id.CloudID, Version: version + " (simulated)", Log: log, Host: host, Door: door,
 		Drivers: []hypervisor.Driver{guests}, Board: board, Store: agent.FileStore(filepath.Join(dir, "ledger.json")),
-		Volumes: volumes, Labels: m.Labels,
+		Volumes: volumes, Labels: m.Labels, Watchdog: watchdog.Simulated{},
 		Timing: agent.Timing{Resync: fleetResync, Sample: fleetSample},
 	})
 	if err != nil {

@@ -25,6 +25,8 @@ const (
 	fenceGrace = 5 * time.Second
 	// watchdogAfter is how long after that time the watchdog leaves it to the agent.
 	watchdogAfter = 20 * time.Second
+	// leaseEvery is how often an unchanged lease is told again.
+	leaseEvery = 30 * time.Second
 	// contactEvery is how coarsely contact is kept on disk: less is known after a
 	// crash, never more.
 	contactEvery = 2 * time.Second
@@ -127,18 +129,20 @@ func (c *contact) watched() bool { return c.dog != nil && c.dog.Acknowledged() }
 // watchdog's lease.
 func (a *Agent) fenceLoop(ctx context.Context) {
 	c := a.contact
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
 	for {
-		ticks := tick.C
-		if !a.lease() && c.dog == nil {
-			ticks = nil // nothing to watch: a thousand simulated nodes sleep
+		next := leaseEvery // nothing to watch: a thousand simulated nodes sleep
+		if a.lease() {
+			next = time.Second
 		}
+		tick := time.NewTimer(next)
 		select {
 		case <-ctx.Done():
-			return
 		case <-c.kick:
-		case <-ticks:
+		case <-tick.C:
+		}
+		tick.Stop()
+		if ctx.Err() != nil {
+			return
 		}
 		if c.expire() {
 			a.log.Warn("no contact with the control plane for too long: what may run elsewhere is ended here")
@@ -174,7 +178,7 @@ func (a *Agent) lease() bool {
 		return 1
 	})
 	now := c.clock()
-	if c.dog != nil && (c.toldAt == 0 || now-c.toldAt >= 2*time.Second || !slices.EqualFunc(guests, c.told, sameGuest)) {
+	if c.dog != nil && (c.toldAt == 0 || now-c.toldAt >= leaseEvery || !slices.EqualFunc(guests, c.told, sameGuest)) {
 		if err := c.dog.Renew(guests); err != nil {
 			a.log.Error("tell the watchdog", "error", err)
 		} else {
