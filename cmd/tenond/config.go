@@ -26,6 +26,10 @@ type config struct {
 	TLSCertFile     string     // TENON_TLS_CERT_FILE: needed when Listen is not this machine alone
 	TLSKeyFile      string     // TENON_TLS_KEY_FILE
 	InsecureHTTP    bool       // TENON_INSECURE_HTTP: a proxy in front speaks TLS
+	ConsoleURL      *url.URL   // TENON_CONSOLE_URL: where browsers find the console; by default where it listens
+	AppsDomain      string     // TENON_APPS_DOMAIN: below it each instance's web servers have a host of their own; by default apps.localhost on this machine alone, none elsewhere
+	PeerListen      string     // TENON_PEER_LISTEN: the door for other replicas; none by default
+	PeerAddress     string     // TENON_PEER_ADDRESS: as they reach it; by default where it listens
 	PrivateRegistry bool       // TENON_ALLOW_PRIVATE_REGISTRIES: images may be added from registries at private addresses
 	AdminEmail      string     // TENON_ADMIN_EMAIL: made on first boot
 	AdminPassword   string     // TENON_ADMIN_PASSWORD_FILE, or TENON_ADMIN_PASSWORD: of that administrator
@@ -97,6 +101,8 @@ func readConfig(getenv func(string) string) (config, error) {
 		bad("TENON_LOG_LEVEL is %q: debug, info, warn or error", getenv("TENON_LOG_LEVEL"))
 	}
 	c.NodeHosts = hosts(getenv("TENON_NODE_HOSTS"), c.NodeListen)
+	c.readApps(getenv, bad)
+	c.readPeer(getenv, bad)
 	return c, errors.Join(wrong...)
 }
 
@@ -167,7 +173,7 @@ func (c config) LogValue() slog.Value {
 	return slog.GroupValue(
 		slog.String("cloud_id", c.CloudID), slog.String("state_dir", c.StateDir), slog.String("database", database),
 		slog.String("master_key_file", c.MasterKeyFile), slog.String("listen", c.Listen), slog.String("node_listen", c.NodeListen),
-		slog.Any("node_hosts", c.NodeHosts), slog.Bool("tls", c.TLSCertFile != ""), slog.Bool("insecure_http", c.InsecureHTTP),
+		slog.Any("node_hosts", c.NodeHosts), slog.Any("console", c.ConsoleURL), slog.String("apps_domain", c.AppsDomain), slog.String("peer_address", c.PeerAddress), slog.Bool("tls", c.TLSCertFile != ""), slog.Bool("insecure_http", c.InsecureHTTP),
 		slog.Bool("private_registries", c.PrivateRegistry), slog.String("admin_email", c.AdminEmail), slog.String("admin_password", password),
 	)
 }

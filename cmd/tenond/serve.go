@@ -28,6 +28,7 @@ import (
 	"github.com/tenon-cloud/tenon/internal/placement"
 	"github.com/tenon-cloud/tenon/internal/postgres"
 	"github.com/tenon-cloud/tenon/internal/registry"
+	"github.com/tenon-cloud/tenon/internal/replica"
 	"github.com/tenon-cloud/tenon/internal/scheduler"
 	"github.com/tenon-cloud/tenon/internal/tunnel"
 	"github.com/tenon-cloud/tenon/web"
@@ -84,12 +85,12 @@ func serve(ctx context.Context, c config) error {
 			}
 		})
 	}
-	pool, registry := &tunnel.Pool{}, prometheus.NewRegistry()
+	pool, registry, id := &tunnel.Pool{}, prometheus.NewRegistry(), holder()
 	observer := metrics.Register(registry, metrics.Config{DB: core.db, Version: version, Tunnels: pool.Count, Log: log})
-	if err := core.doors(ctx, c, log, pool, registry, observer, run); err != nil {
+	if err := core.doors(ctx, c, log, id, pool, registry, observer, run); err != nil {
 		return err
 	}
-	core.loops(log, registry, observer, run)
+	core.loops(log, id, registry, observer, run)
 	log.Info("control plane is up", "listen", c.Listen, "node_listen", c.NodeListen)
 	<-ctx.Done()
 	running.Wait()
@@ -100,17 +101,17 @@ func serve(ctx context.Context, c config) error {
 	return nil
 }
 
-// doors opens both listeners before anything is served, so that a port in use
+// doors opens every listener before anything is served, so that a port in use
 // is an error at the start.
-func (k *core) doors(ctx context.Context, c config, log *slog.Logger, pool *tunnel.Pool, metrics *prometheus.Registry, observer loop.Observer, run func(string, func(context.Context) error)) error {
-	gate := gateway.New(gateway.Config{App: k.app, Pool: pool, Log: log, Register: metrics})
+func (k *core) doors(ctx context.Context, c config, log *slog.Logger, id string, pool *tunnel.Pool, metrics *prometheus.Registry, observer loop.Observer, run func(string, func(context.Context) error)) error {
+	gate := gateway.New(gateway.Config{App: k.app, Pool: pool, Log: log, Register: metrics, Apps: gateway.Apps{Domain: c.AppsDomain, Console: c.ConsoleURL}})
 	handler, err := httpapi.New(httpapi.Config{
 		App: k.app, Gateway: gate, Registry: k.tenants, NotBuilt: web.NotBuilt, Console: console(), Metrics: metrics, Log: log,
 		CloudID: k.keys.CloudID(), Version: version, TLS: c.TLSCertFile != "",
 		Ready: []httpapi.ReadyCheck{
 			{Name: "database", Check: k.db.Ping},
 			{Name: "migrations", Check: k.db.Prepared},
-			{Name: "leader", Check: func(ctx context.Context) error { return k.db.LeaderKnown(ctx, "cloud") }},
+			{Name: "leader", Check: func(ctx context.Context) error { return k.db.LeaderKnown(ctx, app.Leadership) }},
 		},
 	})
 	if err != nil {
@@ -125,13 +126,26 @@ func (k *core) doors(ctx context.Context, c config, log *slog.Logger, pool *tunn
 		_ = front.Close()
 		return fmt.Errorf("listen for nodes: %w", err)
 	}
+	var side net.Listener
+	if c.PeerListen != "" {
+		if side, err = net.Listen("tcp", c.PeerListen); err != nil {
+			_, _ = front.Close(), back.Close()
+			return fmt.Errorf("listen for other replicas: %w", err)
+		}
+	}
 	server := httpapi.NewServer(handler, log)
 	server.BaseContext = func(net.Listener) context.Context { return ctx }
 	run("console and API", func(ctx context.Context) error { return serveHTTP(ctx, server, front, c) })
 	door := nodeapi.New(nodeapi.Config{
 		App: k.app, Keys: k.keys, Pool: pool, Hosts: c.NodeHosts, Wakes: k.db.Wakes, NodeTopic: postgres.TopicNode, Registry: k.nodes, Log: log, Observer: observer,
 	})
+	// It joins the pool after the nodes' door did, and before that serves.
+	self := replica.New(replica.Config{App: k.app, Keys: k.keys, Pool: pool, ID: id, Address: c.PeerAddress, Version: version, Log: log})
 	run("node door", func(ctx context.Context) error { return door.Serve(ctx, back) })
+	run("replica", self.Run)
+	if side != nil {
+		run("replicas' door", func(ctx context.Context) error { return self.Serve(ctx, side) })
+	}
 	return nil
 }
 
@@ -162,8 +176,8 @@ func serveHTTP(ctx context.Context, server *http.Server, listener net.Listener, 
 }
 
 // loops run in every replica; one of them leads.
-func (k *core) loops(log *slog.Logger, metrics prometheus.Registerer, observer loop.Observer, run func(string, func(context.Context) error)) {
-	leader := k.db.Leadership("cloud", holder(), log)
+func (k *core) loops(log *slog.Logger, id string, metrics prometheus.Registerer, observer loop.Observer, run func(string, func(context.Context) error)) {
+	leader := k.db.Leadership(app.Leadership, id, log)
 	run("leadership", leader.Run)
 	s := scheduler.New(scheduler.Config{DB: k.db, Leader: leader, Policy: placement.Policy{}, Log: log, Register: metrics, Observer: observer})
 	run("scheduler", s.Run)
@@ -192,7 +206,8 @@ func (k *core) registries(ctx context.Context, c config, secret []byte) error {
 		return err
 	}
 	// The use-cases ask the registry, and the registry's doors ask the use-cases.
-	k.app = app.New(app.Config{DB: k.db, Keys: k.keys, Log: slog.Default(), Resolve: resolver(registry.Resolver{Embedded: own, Private: c.PrivateRegistry})})
+	asks := registry.Resolver{Embedded: own, Private: c.PrivateRegistry}
+	k.app = app.New(app.Config{DB: k.db, Keys: k.keys, Log: slog.Default(), Resolve: resolver(asks), CheckLogin: loginCheck(asks)})
 	tenants, err := open(tenantAuthoriser(k.app))
 	if err != nil {
 		return err

@@ -113,22 +113,71 @@ func TestStreamWaitsForOlderTransactions(t *testing.T) {
 	}
 }
 
-func TestExecTicketsAreUsedOnce(t *testing.T) {
+func TestTicketsAreUsedOnceForWhatTheyAre(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	ctx := t.Context()
 	node := h.node(t, 0, cloud.ModeMIG)
 	must(h.InstanceCreate(ctx, h.admin, "default", app.InstanceInput{Name: "web-1", Image: "debian-12", Flavor: "cpu-small"}))
-	_, err := h.ExecTicketCreate(ctx, h.admin, "default", "web-1")
+	_, err := h.TicketCreate(ctx, h.admin, "default", "web-1", "", 0)
 	wantCode(t, "not placed", err, cloud.KindConflict, "not_running")
 	exec(t, h, `UPDATE instance SET state = 'starting', node_id = $1, epoch = 1`, node)
-	tok := must(h.ExecTicketCreate(ctx, h.admin, "default", "web-1"))
-	who, i, err := h.ExecTicketUse(ctx, tok.Ticket)
-	if err != nil || who.UserID != h.admin.Actor.UserID || i.Name != "web-1" || i.NodeID != node {
-		t.Fatalf("%+v, %v", i, err)
+	tok := must(h.TicketCreate(ctx, h.admin, "default", "web-1", "", 0))
+	_, err = h.TicketUse(ctx, tok.Ticket, app.TicketPort)
+	wantCode(t, "for something else", err, cloud.KindUnauthenticated, "ticket_other")
+	used, err := h.TicketUse(ctx, tok.Ticket, app.TicketExec)
+	i := must(h.InstanceGet(ctx, h.admin, "default", "web-1"))
+	if err != nil || used.Actor.UserID != h.admin.Actor.UserID || used.InstanceID != i.ID {
+		t.Fatalf("%+v, %v", used, err)
 	}
-	_, _, err = h.ExecTicketUse(ctx, tok.Ticket)
+	_, err = h.TicketUse(ctx, tok.Ticket, app.TicketExec)
 	wantCode(t, "twice", err, cloud.KindUnauthenticated, "ticket_used")
-	_, _, err = h.ExecTicketUse(ctx, "junk")
+	_, err = h.TicketUse(ctx, "junk", app.TicketExec)
 	wantCode(t, "junk", err, cloud.KindUnauthenticated, "token_malformed")
+
+	_, err = h.TicketCreate(ctx, h.admin, "default", "web-1", app.TicketScreen, 0)
+	wantCode(t, "a container's screen", err, cloud.KindConflict, "not_a_vm")
+	for what, in := range map[string]struct {
+		opens string
+		port  int
+	}{"no port": {app.TicketPort, 0}, "a port that is none": {app.TicketPort, 65536}, "a terminal's port": {app.TicketExec, 22}, "a visit": {"open", 80}, "nothing known": {"door", 0}} {
+		_, err = h.TicketCreate(ctx, h.admin, "default", "web-1", in.opens, in.port)
+		wantCode(t, what, err, cloud.KindInvalid, "invalid")
+	}
+	tok = must(h.TicketCreate(ctx, h.admin, "default", "web-1", app.TicketPort, 22))
+	if used = must(h.TicketUse(ctx, tok.Ticket, app.TicketPort)); used.Port != 22 {
+		t.Errorf("a ticket for port 22 is for port %d", used.Port)
+	}
+}
+
+func TestVisitsBeginOnceAndOnlyWhereTheyAreFor(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	ctx := t.Context()
+	one := must(h.InstanceCreate(ctx, h.admin, "default", app.InstanceInput{Name: "web-1", Image: "debian-12", Flavor: "cpu-small"}))
+	two := must(h.InstanceCreate(ctx, h.admin, "default", app.InstanceInput{Name: "web-2", Image: "debian-12", Flavor: "cpu-small"}))
+	o := must(h.Open(ctx, h.admin, "default", "web-1", 8888))
+	_, _, err := h.VisitBegin(ctx, o.Ticket, two.ID, 8888)
+	wantCode(t, "at another instance", err, cloud.KindNotFound, "not_found")
+	_, _, err = h.VisitBegin(ctx, o.Ticket, one.ID, 8080)
+	wantCode(t, "at another port", err, cloud.KindNotFound, "not_found")
+	_, err = h.VisitGoesOn(ctx, o.Ticket, one.ID, 8888)
+	wantCode(t, "a ticket is no pass", err, cloud.KindUnauthenticated, "token_malformed")
+	_, err = h.TicketUse(ctx, o.Ticket, app.TicketPort)
+	wantCode(t, "nor a stream's", err, cloud.KindUnauthenticated, "ticket_other")
+	pass, _, err := h.VisitBegin(ctx, o.Ticket, one.ID, 8888)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = h.VisitBegin(ctx, o.Ticket, one.ID, 8888)
+	wantCode(t, "twice", err, cloud.KindUnauthenticated, "ticket_used")
+	if v := must(h.VisitGoesOn(ctx, pass, one.ID, 8888)); v.Instance.Name != "web-1" {
+		t.Errorf("the visit is to %+v", v.Instance)
+	}
+	_, err = h.VisitGoesOn(ctx, pass, two.ID, 8888)
+	wantCode(t, "a pass of another instance", err, cloud.KindNotFound, "not_found")
+	_, err = h.VisitGoesOn(ctx, pass, one.ID, 80)
+	wantCode(t, "a pass of another port", err, cloud.KindNotFound, "not_found")
+	_, err = h.Authenticate(ctx, pass, "")
+	wantCode(t, "a pass is no access token", err, cloud.KindUnauthenticated, "token_malformed")
 }

@@ -36,17 +36,14 @@ type accessClaims struct {
 
 // AccessIssue signs an access token with the newest key.
 func (k *Keys) AccessIssue(user cloud.UserID, session cloud.SessionID, now time.Time) (string, time.Time, error) {
-	key := k.jwt[len(k.jwt)-1]
 	until := now.Add(AccessFor)
-	t := jwt.NewWithClaims(jwt.SigningMethodEdDSA, accessClaims{
+	out, err := k.sign(accessClaims{
 		RegisteredClaims: jwt.RegisteredClaims{
 			Subject: user.String(), Audience: jwt.ClaimStrings{accessAudience},
 			IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(until),
 		},
 		Session: session.String(),
 	})
-	t.Header["kid"] = key.id
-	out, err := t.SignedString(key.private)
 	if err != nil {
 		return "", time.Time{}, fmt.Errorf("sign access token: %w", err)
 	}

@@ -12,15 +12,17 @@ import (
 // TicketFor is how long a ticket is good: long enough to open a socket with.
 const TicketFor = 30 * time.Second
 
-const ticketAudience = "tenon-exec"
+const ticketAudience = "tenon-ticket"
 
-// Ticket lets its bearer open one terminal. That it is used once is for the
-// caller to see to, by its ID.
+// Ticket lets its bearer open one thing of one instance. That it is used once is
+// for the caller to see to, by its ID.
 type Ticket struct {
 	ID         string
 	Actor      cloud.Actor
 	ProjectID  cloud.ProjectID
 	InstanceID cloud.InstanceID
+	For        string // exec, console, screen, port; open: a web address's first visit
+	Port       int    // with port and open
 }
 
 type ticketClaims struct {
@@ -28,18 +30,17 @@ type ticketClaims struct {
 	Actor    cloud.Actor      `json:"actor"`
 	Project  cloud.ProjectID  `json:"project"`
 	Instance cloud.InstanceID `json:"instance"`
+	For      string           `json:"for"`
+	Port     int              `json:"port,omitempty"`
 }
 
 // TicketIssue signs a ticket.
 func (k *Keys) TicketIssue(t Ticket, now time.Time) (string, time.Time, error) {
-	key := k.jwt[len(k.jwt)-1]
 	until := now.Add(TicketFor)
-	token := jwt.NewWithClaims(jwt.SigningMethodEdDSA, ticketClaims{
+	out, err := k.sign(ticketClaims{
 		RegisteredClaims: jwt.RegisteredClaims{ID: t.ID, Audience: jwt.ClaimStrings{ticketAudience}, ExpiresAt: jwt.NewNumericDate(until)},
-		Actor:            t.Actor, Project: t.ProjectID, Instance: t.InstanceID,
+		Actor:            t.Actor, Project: t.ProjectID, Instance: t.InstanceID, For: t.For, Port: t.Port,
 	})
-	token.Header["kid"] = key.id
-	out, err := token.SignedString(key.private)
 	if err != nil {
 		return "", time.Time{}, fmt.Errorf("sign ticket: %w", err)
 	}
@@ -48,9 +49,17 @@ func (k *Keys) TicketIssue(t Ticket, now time.Time) (string, time.Time, error) {
 
 // TicketRead checks a ticket.
 func (k *Keys) TicketRead(text string, now time.Time) (Ticket, error) {
-	var claims ticketClaims
-	if err := k.read(text, &claims, ticketAudience, now); err != nil {
+	var c ticketClaims
+	if err := k.read(text, &c, ticketAudience, now); err != nil {
 		return Ticket{}, err
 	}
-	return Ticket{ID: claims.ID, Actor: claims.Actor, ProjectID: claims.Project, InstanceID: claims.Instance}, nil
+	return Ticket{ID: c.ID, Actor: c.Actor, ProjectID: c.Project, InstanceID: c.Instance, For: c.For, Port: c.Port}, nil
+}
+
+// sign makes a token with the newest key.
+func (k *Keys) sign(claims jwt.Claims) (string, error) {
+	key := k.jwt[len(k.jwt)-1]
+	token := jwt.NewWithClaims(jwt.SigningMethodEdDSA, claims)
+	token.Header["kid"] = key.id
+	return token.SignedString(key.private)
 }

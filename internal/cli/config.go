@@ -32,6 +32,14 @@ func ConfigPath() string {
 	return filepath.Join(dir, "tenon", "config.json")
 }
 
+// beside names a file in the configuration's folder; empty where there is none.
+func (a *app) beside(name string) string {
+	if a.Config == "" {
+		return ""
+	}
+	return filepath.Join(filepath.Dir(a.Config), name)
+}
+
 func readConfig(path string) (config, error) {
 	var c config
 	text, err := os.ReadFile(path)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -18,11 +19,18 @@ const exitLost = 255
 
 func (a *app) instanceShell() *cobra.Command {
 	var noTTY, noStdin bool
+	var user string
+	var identities []string
 	cmd := &cobra.Command{
 		Use: "shell NAME [-- COMMAND [ARG...]]", Aliases: []string{"exec", "ssh"}, Short: "Open a terminal in an instance, or run a command there",
 		Long: `Open a login shell in a running instance, or run COMMAND there and exit with its
 exit code. The command runs inside the instance's own limits and sees only its
-own devices.`,
+own devices.
+
+A VM is entered by SSH, spoken by this command through a stream to its port 22:
+the private key never leaves this machine, and the VM needs no public address. The
+keys of ssh-agent and of ~/.ssh are tried, or only those given with --identity.
+The VM's host key is trusted when it is first seen and must stay the same.`,
 		Example: "  tenon instance shell web-1\n  tenon instance shell web-1 -- nvidia-smi\n  tar c data | tenon instance shell web-1 -- tar x -C /root",
 		Args:    cobra.MinimumNArgs(1), ValidArgsFunction: a.complete(a.instanceNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -33,11 +41,26 @@ own devices.`,
 			if err != nil {
 				return err
 			}
+			i, err := c.InstanceGet(cmd.Context(), a.projectName(), args[0])
+			if err != nil {
+				return err
+			}
+			if i.Kind == "vm" {
+				return a.sshShell(cmd.Context(), c, i, sshOptions{
+					user: user, identities: identities, command: args[1:], noTTY: noTTY, noStdin: noStdin, greet: 30 * time.Second,
+					knownHosts: a.beside("known_hosts"), passphraseOf: a.askPassphrase, agentSocket: a.Getenv("SSH_AUTH_SOCK"), defaultKeyFiles: usualKeys(),
+				})
+			}
+			if cmd.Flags().Changed("user") || len(identities) > 0 {
+				return usageError{fmt.Errorf("%s is a %s, which is entered without SSH: --user and --identity are for VMs", i.Name, i.Kind), cmd}
+			}
 			return a.shell(cmd.Context(), c, args[0], args[1:], noTTY, noStdin)
 		},
 	}
 	cmd.Flags().BoolVarP(&noTTY, "no-tty", "T", false, "no terminal, even on one")
 	cmd.Flags().BoolVarP(&noStdin, "no-stdin", "n", false, "don't read standard input")
+	cmd.Flags().StringVarP(&user, "user", "l", sshUser, "who to log in as (VMs)")
+	cmd.Flags().StringArrayVarP(&identities, "identity", "i", nil, "private key file; may be repeated (VMs)")
 	return cmd
 }
 

@@ -28,7 +28,6 @@ import (
 	"github.com/tenon-cloud/tenon/internal/app"
 	"github.com/tenon-cloud/tenon/internal/authn"
 	"github.com/tenon-cloud/tenon/internal/device/sim"
-	"github.com/tenon-cloud/tenon/internal/gateway"
 	"github.com/tenon-cloud/tenon/internal/httpapi"
 	"github.com/tenon-cloud/tenon/internal/hypervisor/fake"
 	"github.com/tenon-cloud/tenon/internal/lifecycle"
@@ -48,6 +47,7 @@ const (
 	AdminEmail    = "admin@example.test"
 	AdminPassword = "correct horse battery staple"
 	CloudID       = "7e577e57"
+	AppsDomain    = "apps.test" // below it are the hosts of instances
 )
 
 // Options change a cloud; the zero value is the usual one.
@@ -58,7 +58,10 @@ type Options struct {
 	Console      fs.FS
 	Registry     http.Handler                // of the API's door
 	NodeRegistry func(*app.App) http.Handler // of the nodes' door
+	Resolve      app.Resolver                // nil: every reference has a digest
+	CheckLogin   func(ctx context.Context, host string, login app.RegistryLogin) error
 	Now          func() time.Time
+	Listened     time.Duration // the leader has led for so long when it begins
 }
 
 // Cloud is a running one.
@@ -75,8 +78,12 @@ type Cloud struct {
 	NodeID  string
 	NodeDir string // the node's state folder
 
-	t   testing.TB
-	log *slog.Logger
+	t       testing.TB
+	log     *slog.Logger
+	ctx     context.Context // of everything that runs
+	running *sync.WaitGroup
+
+	listened time.Duration
 }
 
 // Start makes a cloud that ends with the test.
@@ -91,6 +98,7 @@ func StartWith(t testing.TB, o Options) *Cloud {
 	c := &Cloud{t: t, DB: pgtest.New(t), NodeDir: t.TempDir(), Pool: &tunnel.Pool{}, log: logger()}
 	var running sync.WaitGroup
 	t.Cleanup(func() { cancel(); running.Wait() })
+	c.ctx, c.running, c.listened = ctx, &running, o.Listened
 
 	if _, err := c.DB.Owner.Exec(ctx, `INSERT INTO cloud_state (cloud_id, era) VALUES ($1, gen_random_uuid()) ON CONFLICT DO NOTHING`, CloudID); err != nil {
 		t.Fatalf("cloudtest: %v", err)
@@ -99,7 +107,10 @@ func StartWith(t testing.TB, o Options) *Cloud {
 	if c.Keys, err = authn.KeysLoad(ctx, authn.MasterNew(), app.KeyStore(c.DB.DB), time.Now()); err != nil {
 		t.Fatalf("cloudtest: keys: %v", err)
 	}
-	c.App = app.New(app.Config{DB: c.DB.DB, Keys: c.Keys, Resolve: resolve, Now: o.Now, Log: c.log})
+	if o.Resolve == nil {
+		o.Resolve = resolve
+	}
+	c.App = app.New(app.Config{DB: c.DB.DB, Keys: c.Keys, Resolve: o.Resolve, CheckLogin: o.CheckLogin, Now: o.Now, Log: c.log})
 	if _, err := c.App.Setup(ctx, app.SetupInput{AdminEmail: AdminEmail, AdminName: "Admin", AdminPassword: AdminPassword}); err != nil {
 		t.Fatalf("cloudtest: first boot: %v", err)
 	}
@@ -110,7 +121,9 @@ func StartWith(t testing.TB, o Options) *Cloud {
 
 	registry := prometheus.NewRegistry()
 	observer := metrics.Register(registry, metrics.Config{DB: c.DB.DB, Version: "test", Tunnels: c.Pool.Count, Log: c.log})
-	gate := gateway.New(gateway.Config{App: c.App, Pool: c.Pool, Log: c.log, Register: registry, Watch: 200 * time.Millisecond, Ping: time.Second})
+	front := listen(t)
+	c.URL = "http://" + front.Addr().String()
+	gate := c.gateway(c.App, c.Pool, c.URL, registry)
 	handler, err := httpapi.New(httpapi.Config{
 		App: c.App, Gateway: gate, Registry: o.Registry, Console: o.Console, NotBuilt: "not built", Metrics: registry, Log: c.log, CloudID: CloudID, Version: "test",
 		Ready: []httpapi.ReadyCheck{
@@ -121,7 +134,7 @@ func StartWith(t testing.TB, o Options) *Cloud {
 	if err != nil {
 		t.Fatalf("cloudtest: %v", err)
 	}
-	c.URL = "http://" + c.serve(ctx, &running, httpapi.NewServer(handler, c.log))
+	c.serve(ctx, &running, front, httpapi.NewServer(handler, c.log))
 	c.Admin = c.Client(secret)
 
 	ln := listen(t)
@@ -134,6 +147,7 @@ func StartWith(t testing.TB, o Options) *Cloud {
 		App: c.App, Keys: c.Keys, Pool: c.Pool, Hosts: []string{"127.0.0.1"}, Wakes: c.DB.DB.Wakes, NodeTopic: postgres.TopicNode, Registry: nodeRegistry, Log: c.log, Observer: observer,
 		Timing: nodeapi.Timing{Check: 200 * time.Millisecond},
 	})
+	c.peer(ctx, &running, "replica-1", c.App, c.Pool)
 	running.Go(func() {
 		if err := door.Serve(ctx, ln); err != nil && !errors.Is(err, context.Canceled) {
 			t.Errorf("cloudtest: node door: %v", err)
@@ -155,12 +169,10 @@ func (c *Cloud) Client(token string) *api.Client {
 	return client
 }
 
-func (c *Cloud) serve(ctx context.Context, running *sync.WaitGroup, srv *http.Server) string {
-	ln := listen(c.t)
+func (c *Cloud) serve(ctx context.Context, running *sync.WaitGroup, ln net.Listener, srv *http.Server) {
 	srv.BaseContext = func(net.Listener) context.Context { return ctx }
 	running.Go(func() { _ = srv.Serve(ln) })
 	c.t.Cleanup(func() { _ = srv.Close() })
-	return ln.Addr().String()
 }
 
 func listen(t testing.TB) net.Listener {
@@ -172,16 +184,24 @@ func listen(t testing.TB) net.Listener {
 }
 
 func (c *Cloud) loops(ctx context.Context, running *sync.WaitGroup, reg *prometheus.Registry, observer loop.Observer) {
-	leader := c.DB.DB.Leadership("cloud", "cloudtest", c.log)
+	leader := c.DB.DB.Leadership("cloud", "replica-1", c.log)
 	running.Go(func() { _ = leader.Run(ctx) })
 	s := scheduler.New(scheduler.Config{DB: c.DB.DB, Leader: leader, Policy: placement.Policy{}, Log: c.log, Register: reg, Observer: observer})
-	l := lifecycle.New(lifecycle.Config{DB: c.DB.DB, Leader: leader, Log: c.log, Register: reg, Observer: observer})
+	l := lifecycle.New(lifecycle.Config{DB: c.DB.DB, Leader: veteran{leader, c.listened}, Log: c.log, Register: reg, Observer: observer})
 	m := metering.New(metering.Config{DB: c.DB.DB, Leader: leader, Log: c.log, Register: reg, Observer: observer})
 	running.Go(func() { _ = s.Run(ctx) })
 	running.Go(func() { _ = l.Run(ctx) })
 	running.Go(func() { _ = m.Run(ctx) })
 	pgtest.Eventually(c.t, "this process leads", func() bool { ok, _ := leader.Lead(ctx); return ok })
 }
+
+// veteran is a leader that has listened for longer than it has led.
+type veteran struct {
+	*postgres.Leadership
+	before time.Duration
+}
+
+func (v veteran) Since() time.Time { return v.Leadership.Since().Add(-v.before) }
 
 // resolve plays the registries: every reference has a digest but those that say
 // that they are missing.

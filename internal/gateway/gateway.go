@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httputil"
 	"strings"
 	"sync"
 	"time"
@@ -22,7 +23,7 @@ import (
 const (
 	dialTimeout    = 10 * time.Second
 	maxAnswer      = 4 << 20 // of a node's JSON
-	streamsPerUser = 32      // terminals and followed logs
+	streamsPerUser = 64      // terminals, consoles, forwarded connections and followed logs
 )
 
 // Config is what a Gateway needs.
@@ -34,6 +35,9 @@ type Config struct {
 	Watch time.Duration
 	// Ping is how often a terminal's WebSocket is pinged; 0: 25 s.
 	Ping time.Duration
+	// Apps says where web servers inside instances are reached; the zero value:
+	// they are not.
+	Apps Apps
 	// Register takes the count of open terminals; nil: not counted.
 	Register prometheus.Registerer
 }
@@ -45,18 +49,26 @@ type Gateway struct {
 	log         *slog.Logger
 	watch, ping time.Duration
 
-	mu    sync.Mutex
-	inUse map[cloud.UserID]int
+	apps  Apps
+	proxy *httputil.ReverseProxy
+
+	streams, requests perUser
+
+	mu     sync.Mutex
+	visits map[visitKey]visitKnown
 
 	terminals prometheus.Gauge
+	raws      prometheus.Gauge
 }
 
 // New makes a gateway; it starts nothing.
 func New(c Config) *Gateway {
-	g := &Gateway{app: c.App, pool: c.Pool, log: c.Log, watch: c.Watch, ping: c.Ping, inUse: map[cloud.UserID]int{},
-		terminals: prometheus.NewGauge(prometheus.GaugeOpts{Name: "tenon_terminals_open", Help: "Terminals of instances that are joined to a client now."})}
+	g := &Gateway{app: c.App, pool: c.Pool, log: c.Log, watch: c.Watch, ping: c.Ping, apps: c.Apps, visits: map[visitKey]visitKnown{},
+		streams: perUser{limit: streamsPerUser}, requests: perUser{limit: appsPerUser},
+		terminals: prometheus.NewGauge(prometheus.GaugeOpts{Name: "tenon_terminals_open", Help: "Terminals of instances that are joined to a client now."}),
+		raws:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "tenon_raw_streams_open", Help: "Consoles, screens and forwarded ports that are joined to a client now."})}
 	if c.Register != nil {
-		c.Register.MustRegister(g.terminals)
+		c.Register.MustRegister(g.terminals, g.raws)
 	}
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)
@@ -67,23 +79,44 @@ func New(c Config) *Gateway {
 	if g.ping <= 0 {
 		g.ping = 25 * time.Second
 	}
+	g.proxy = g.newProxy()
 	return g
 }
 
 // hold counts a long stream of a user; the function gives it back.
 func (g *Gateway) hold(user cloud.UserID) (func(), error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.inUse[user] >= streamsPerUser {
-		return nil, cloud.E(cloud.KindRateLimited, "too_many_streams", "you have %d terminals and followed logs open, which is the limit", streamsPerUser).
-			WithHint("close one first").With("limit", streamsPerUser).With("used", g.inUse[user])
+	release, err := g.streams.hold(user)
+	if err != nil {
+		return nil, cloud.E(cloud.KindRateLimited, "too_many_streams", "you have %d terminals, consoles, forwarded connections and followed logs open, which is the limit", streamsPerUser).
+			WithHint("close one first").With("limit", streamsPerUser).With("used", streamsPerUser)
 	}
-	g.inUse[user]++
+	return release, nil
+}
+
+// perUser counts what each user has under way.
+type perUser struct {
+	limit int
+	mu    sync.Mutex
+	inUse map[cloud.UserID]int
+}
+
+var errLimit = errors.New("the user's limit is reached")
+
+func (p *perUser) hold(user cloud.UserID) (func(), error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.inUse[user] >= p.limit {
+		return nil, errLimit
+	}
+	if p.inUse == nil {
+		p.inUse = map[cloud.UserID]int{}
+	}
+	p.inUse[user]++
 	return sync.OnceFunc(func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if g.inUse[user]--; g.inUse[user] <= 0 {
-			delete(g.inUse, user)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.inUse[user]--; p.inUse[user] <= 0 {
+			delete(p.inUse, user)
 		}
 	}), nil
 }

@@ -108,6 +108,25 @@ func (s *server) record(next http.Handler) http.Handler {
 	})
 }
 
+// recordApp does the same for a host of an instance, all of which count as one;
+// its paths are a tenant's own and go to the log only when asked for.
+func (s *server) recordApp(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		ww := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
+		defer func() {
+			status := ww.Status()
+			if status == 0 {
+				status = http.StatusSwitchingProtocols
+			}
+			s.requests.WithLabelValues("app", statusClass(status)).Observe(time.Since(began).Seconds())
+			s.log.LogAttrs(r.Context(), slog.LevelDebug, "app request", slog.String("method", r.Method), slog.String("host", r.Host), slog.Int("status", status),
+				slog.Int("bytes", ww.BytesWritten()), slog.Float64("ms", float64(time.Since(began).Microseconds())/1000), slog.String("request_id", requestID(r.Context())))
+		}()
+		next.ServeHTTP(ww, r)
+	})
+}
+
 // countedAs names a request for its metric: an operation's id, or the part of the
 // door; a client can't invent one.
 func (s *server) countedAs(method, route string) string {
@@ -202,18 +221,24 @@ func (s *server) authenticate(o operation) func(huma.Context, func(huma.Context)
 	}
 }
 
+// ticketed are the streams that a browser opens with a ticket, and what it must be
+// for.
+var ticketed = map[authz.Action]string{
+	authz.InstanceExec: app.TicketExec, authz.InstanceConsole: app.TicketConsole, authz.InstanceScreen: app.TicketScreen, authz.InstancePort: app.TicketPort,
+}
+
 func (s *server) actor(hctx huma.Context, o operation) (context.Context, error) {
 	ctx := hctx.Context()
 	scheme, credential, _ := strings.Cut(hctx.Header("Authorization"), " ")
 	credential = strings.TrimSpace(credential)
 	var actor cloud.Actor
 	switch {
-	case o.action == authz.InstanceExec && scheme == "" && hctx.Query("ticket") != "":
-		who, instance, err := s.app.ExecTicketUse(ctx, hctx.Query("ticket"))
+	case ticketed[o.action] != "" && scheme == "" && hctx.Query("ticket") != "":
+		ticket, err := s.app.TicketUse(ctx, hctx.Query("ticket"), ticketed[o.action])
 		if err != nil {
 			return nil, err
 		}
-		actor, ctx = who, context.WithValue(ctx, keyTicket, instance.ID)
+		actor, ctx = ticket.Actor, context.WithValue(ctx, keyTicket, ticket)
 	case scheme == "":
 		return nil, cloud.E(cloud.KindUnauthenticated, "token_missing", "this needs a token").
 			WithHint("send Authorization: Bearer <token>; sign in, or make one with `tenon token create`")

@@ -64,13 +64,16 @@ var refProblems = []refProblem{
 	{"name_taken", "409", "Something of that name is there already."},
 	{"state_conflict", "409", "Not possible in its present state, which the detail names."},
 	{"not_running", "409", "It has no guest on a node now."},
+	{"not_a_vm", "409", "Only a VM has a serial console and a screen."},
+	{"port_closed", "409", "Nothing inside the instance answers on that port."},
+	{"apps_off", "409", "This cloud has no domain for web servers of instances."},
 	{"generation_changed", "412", "It changed since you read it: read it again, then decide."},
 	{"body_too_large", "413", "Bodies are at most 1 MiB."},
 	{"wrong_content_type", "415", "Bodies are `application/json`."},
 	{"invalid", "422", "Understood, but wrong or impossible; `errors` lists everything at once."},
 	{"idempotency_key_reused", "422", "The key was used for another request."},
-	{"websocket_needed", "426", "A terminal is a WebSocket."},
-	{"too_many_streams", "429", "Too many terminals and followed logs at once."},
+	{"websocket_needed", "426", "Terminals, consoles, screens and ports are WebSockets."},
+	{"too_many_streams", "429", "Too many terminals, consoles, forwarded connections and followed logs at once."},
 	{"internal", "500", "Our fault; quote the request id."},
 	{"node_unreachable", "503", "Its node can't be reached now; what runs there goes on."},
 	{"no_capacity", "507", "Nothing is free now and waiting was not wanted; `reasons` says what rules each place out."},
@@ -246,8 +249,15 @@ func refText(s *huma.Schema, text string) string {
 
 // refCurl is a command that can be pasted after `. ./var/tenon.env`.
 func refCurl(op *huma.Operation) string {
-	if op.OperationID == string(authz.InstanceExec) {
-		return "tenon instance shell web-1 -- nproc" // curl speaks no WebSocket
+	switch authz.Action(op.OperationID) { // curl speaks no WebSocket
+	case authz.InstanceExec:
+		return "tenon instance shell web-1 -- nproc"
+	case authz.InstanceConsole:
+		return "tenon instance console vm-1"
+	case authz.InstanceScreen:
+		return "the console's page of the VM, or any VNC program over this WebSocket"
+	case authz.InstancePort:
+		return "tenon instance forward web-1 8080:8888"
 	}
 	var b strings.Builder
 	b.WriteString("curl")

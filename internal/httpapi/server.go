@@ -63,7 +63,7 @@ func New(cfg Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.mux, nil
+	return s.byHost(), nil
 }
 
 // OpenAPI is the contract as YAML. It needs nothing but the code.
@@ -126,13 +126,16 @@ func build(cfg Config) (*server, error) {
 	s.tokenOperations()
 	s.flavorOperations()
 	s.imageOperations()
+	s.credentialOperations()
 	s.instanceOperations()
 	s.streamOperations()
+	s.rawOperations()
 	s.usageOperations()
 	s.nodeOperations()
 	s.gpuOperations()
 	s.priceOperations()
 	s.alarmOperations()
+	s.replicaOperations()
 	if err := s.writeContract(); err != nil {
 		return nil, err
 	}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/tenon-cloud/tenon/api"
 	"github.com/tenon-cloud/tenon/internal/app"
+	"github.com/tenon-cloud/tenon/internal/authn"
 	"github.com/tenon-cloud/tenon/internal/authz"
-	"github.com/tenon-cloud/tenon/internal/cloud"
 	"github.com/tenon-cloud/tenon/internal/nodewire"
 )
 
@@ -28,8 +28,8 @@ func (s *server) streamOperations() {
 	register(s, operation{method: "GET", path: one + "/logs", action: authz.InstanceLogs, tag: tag, summary: "Read what an instance wrote", stream: true,
 		description: "Plain text. With follow=true it goes on until the instance ends. An instance that is no longer on a node gives the last lines that were kept."}, s.logs)
 	register(s, operation{method: "GET", path: one + "/metrics", action: authz.InstanceMetrics, tag: tag, summary: "Read what its node measured of an instance lately"}, s.metrics)
-	register(s, operation{method: "POST", path: one + "/exec-tickets", action: authz.InstanceExecTicket, tag: tag, summary: "Make a ticket for one terminal", status: 201,
-		description: "Good once, within 30 seconds, for this instance. For browsers, which can't send a header with a WebSocket."}, s.execTicket)
+	register(s, operation{method: "POST", path: one + "/exec-tickets", action: authz.InstanceExecTicket, tag: tag, summary: "Make a ticket for one stream", status: 201,
+		description: "Good once, within 30 seconds, for this instance and what it was made for: a terminal when the body is absent. For browsers, which can't send a header with a WebSocket."}, s.execTicket)
 	register(s, operation{method: "GET", path: one + "/exec", action: authz.InstanceExec, tag: tag, summary: "Run a process inside an instance", stream: true,
 		description: "A WebSocket (subprotocol tenon-exec.v1) of binary messages: one byte of type, then the payload. To the guest: 0 input, 3 resize (columns and rows, two big-endian 16-bit numbers), 5 end of input. From it: 1 output, 2 error output, 4 exit code (big-endian 32-bit, the last message), 6 why there is none (text, the last message). A close carries the reason."}, s.exec)
 	register(s, operation{method: "GET", path: "/v1/projects/{project}/events", action: authz.ProjectEvents, tag: tag, summary: "Follow a project's changes", stream: true,
@@ -96,48 +96,68 @@ func (s *server) metrics(ctx context.Context, in *struct {
 func (s *server) execTicket(ctx context.Context, in *struct {
 	Strict
 	InstancePath
+	Body *api.TicketCreate
 }) (*out[api.ExecTicket], error) {
-	t, err := s.app.ExecTicketCreate(ctx, call(ctx, ""), in.Project, in.Instance)
+	asked := api.TicketCreate{}
+	if in.Body != nil {
+		asked = *in.Body
+	}
+	t, err := s.app.TicketCreate(ctx, call(ctx, ""), in.Project, in.Instance, asked.For, asked.Port)
 	return oneOf(t, err, func(t app.ExecTicket) api.ExecTicket {
 		return api.ExecTicket{Ticket: t.Ticket, ExpiresAt: t.ExpiresAt.UTC()}
 	})
 }
 
-type execInput struct {
+// Joining is what every WebSocket of an instance takes.
+type Joining struct {
 	Strict
 	InstancePath
-	Command   []string `query:"command,explode" maxItems:"256" doc:"Repeated, one word each; a login shell when absent"`
-	TTY       bool     `query:"tty" doc:"Give the process a terminal"`
-	Columns   int      `query:"columns" minimum:"0" maximum:"1000"`
-	Rows      int      `query:"rows" minimum:"0" maximum:"1000"`
-	Ticket    string   `query:"ticket" maxLength:"4096" doc:"Instead of an Authorization header"`
-	Upgrade   string   `header:"Upgrade" hidden:"true"`
-	Origin    string   `header:"Origin" hidden:"true"`
-	FetchSite string   `header:"Sec-Fetch-Site" hidden:"true"`
+	Ticket    string `query:"ticket" maxLength:"4096" doc:"Instead of an Authorization header"`
+	Upgrade   string `header:"Upgrade" hidden:"true"`
+	Origin    string `header:"Origin" hidden:"true"`
+	FetchSite string `header:"Sec-Fetch-Site" hidden:"true"`
 	host      string
 }
 
 // Resolve implements huma.Resolver.
-func (in *execInput) Resolve(ctx huma.Context) []error {
+func (in *Joining) Resolve(ctx huma.Context) []error {
 	in.host = ctx.Host()
 	return in.Strict.Resolve(ctx)
 }
 
-func (s *server) exec(ctx context.Context, in *execInput) (*huma.StreamResponse, error) {
+// mayJoin checks that one of our own pages asks, if a page does, and for a
+// WebSocket. Whether one may is answered before how: the foreign and the missing
+// are 404.
+func (s *server) mayJoin(ctx context.Context, in *Joining, action authz.Action, what, hint string) (ticketFor authn.Ticket, err error) {
 	if err := sameOrigin(in.host, in.Origin, in.FetchSite); err != nil {
+		return ticketFor, err
+	}
+	ticketFor, _ = ctx.Value(keyTicket).(authn.Ticket)
+	if in.Upgrade != "" {
+		return ticketFor, nil
+	}
+	if _, err := s.app.InstanceFor(ctx, call(ctx, ""), action, in.Project, in.Instance, false); err != nil {
+		return ticketFor, err
+	}
+	a := newAnswer(http.StatusUpgradeRequired, "websocket_needed", what+" is a WebSocket")
+	a.Hint = hint
+	return ticketFor, a
+}
+
+type execInput struct {
+	Joining
+	Command []string `query:"command,explode" maxItems:"256" doc:"Repeated, one word each; a login shell when absent"`
+	TTY     bool     `query:"tty" doc:"Give the process a terminal"`
+	Columns int      `query:"columns" minimum:"0" maximum:"1000"`
+	Rows    int      `query:"rows" minimum:"0" maximum:"1000"`
+}
+
+func (s *server) exec(ctx context.Context, in *execInput) (*huma.StreamResponse, error) {
+	ticket, err := s.mayJoin(ctx, &in.Joining, authz.InstanceExec, "a terminal", "use `tenon instance shell`, or the console")
+	if err != nil {
 		return nil, err
 	}
-	ticketFor, _ := ctx.Value(keyTicket).(cloud.InstanceID)
-	// Whether one may is answered before how: the foreign and the missing are 404.
-	if in.Upgrade == "" {
-		if _, err := s.app.InstanceFor(ctx, call(ctx, ""), authz.InstanceExec, in.Project, in.Instance, false); err != nil {
-			return nil, err
-		}
-		a := newAnswer(http.StatusUpgradeRequired, "websocket_needed", "a terminal is a WebSocket")
-		a.Hint = "use `tenon instance shell`, or the console"
-		return nil, a
-	}
-	t, err := s.cfg.Gateway.Exec(ctx, call(ctx, ""), in.Project, in.Instance, ticketFor, nodewire.ExecRequest{
+	t, err := s.cfg.Gateway.Exec(ctx, call(ctx, ""), in.Project, in.Instance, ticket.InstanceID, nodewire.ExecRequest{
 		Command: in.Command, TTY: in.TTY, Columns: in.Columns, Rows: in.Rows,
 	})
 	if err != nil {

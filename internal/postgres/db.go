@@ -94,7 +94,9 @@ func openPool(ctx context.Context, cfg Config, role string, conns int32, limit t
 	pc.MaxConns = conns
 	pc.MaxConnIdleTime = 5 * time.Minute
 	pc.ConnConfig.RuntimeParams["statement_timeout"] = fmt.Sprint(limit.Milliseconds())
-	pc.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = "30000"
+	// A process that is paused inside a transaction must not keep its rows from the
+	// other replicas for long.
+	pc.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = "3000"
 	pool, err := pgxpool.NewWithConfig(ctx, pc)
 	if err != nil {
 		return nil, fmt.Errorf("open the pool of %s: %w", role, err)

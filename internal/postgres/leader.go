@@ -14,7 +14,7 @@ import (
 const (
 	leaseFor   = 1500 * time.Millisecond
 	leaseRenew = 400 * time.Millisecond
-	leaseTry   = 250 * time.Millisecond
+	leaseTry   = 100 * time.Millisecond
 	// A leader that is paused inside a transaction must not keep the row from
 	// its successor: the server ends such a session.
 	leaderIdleMS = "1000"

@@ -21,12 +21,18 @@ const maxIdle = 32
 // for: it is dialling again.
 const absence = 2 * time.Second
 
+// lookAgain is how often another door is asked meanwhile.
+const lookAgain = 250 * time.Millisecond
+
 // Pool holds the reverse connections of every node at this door. The zero value
 // is ready; Notify must be set before the first Add.
 type Pool struct {
 	// Notify, if set, is called when a node's first connection arrives and when
 	// its last one goes; it must not block.
 	Notify func(nodeID string, connected bool)
+	// Remote, if set, dials a node that is not connected here through another door
+	// that it is connected to; ErrNotConnected when there is none.
+	Remote func(ctx context.Context, nodeID string) (net.Conn, error)
 
 	mu    sync.Mutex
 	nodes map[string]*poolNode
@@ -87,6 +93,19 @@ func (p *Pool) Count() (nodes, connections int) {
 	return nodes, connections
 }
 
+// Nodes lists the nodes that have a connection here.
+func (p *Pool) Nodes() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := make([]string, 0, len(p.nodes))
+	for id, n := range p.nodes {
+		if len(n.all) > 0 {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
 // Idle is the number of unused connections of a node.
 func (p *Pool) Idle(nodeID string) int {
 	p.mu.Lock()
@@ -97,40 +116,81 @@ func (p *Pool) Idle(nodeID string) int {
 	return 0
 }
 
-// DialContext takes a connection to the node. It waits while the node has
-// connections but none is unused, since the node dials a replacement at once,
-// and a moment for one that has just lost its last.
+// DialContext takes a connection to the node: one of its own here, or through
+// another door. It waits while the node has connections but none is unused, since
+// the node dials a replacement at once, and a moment for one that has just lost
+// its last, here or at a door that can't be reached any more.
 func (p *Pool) DialContext(ctx context.Context, nodeID string) (net.Conn, error) {
+	began := time.Now()
 	for {
-		p.mu.Lock()
-		n := p.nodes[nodeID]
-		var patience <-chan time.Time // nil, for ever, while there is a connection
-		if n == nil || len(n.all) == 0 {
-			left := time.Duration(0)
-			if n != nil && !n.goneAt.IsZero() {
-				left = absence - time.Since(n.goneAt)
-			}
-			if left <= 0 {
-				p.mu.Unlock()
-				return nil, fmt.Errorf("reach %s: %w", nodeID, ErrNotConnected)
-			}
-			patience = time.After(left)
-		} else if k := len(n.idle); k > 0 {
-			c := n.idle[k-1] // the newest is the least likely to be stale
-			n.idle = n.idle[:k-1]
-			p.mu.Unlock()
-			if c.take() {
-				return c, nil
-			}
-			continue
+		conn, goneAt, changed, err := p.take(nodeID)
+		if conn != nil {
+			return conn, nil
 		}
-		changed := n.changed
-		p.mu.Unlock()
+		var patience <-chan time.Time // nil, for ever, while there is a connection
+		if err != nil {
+			if p.Remote != nil {
+				remote, far := p.Remote(ctx, nodeID)
+				if far == nil {
+					return remote, nil
+				}
+				if !errors.Is(far, ErrNotConnected) && goneAt.IsZero() {
+					goneAt, err = began, fmt.Errorf("%w: %w", err, far)
+				}
+			}
+			left := absence - time.Since(goneAt)
+			if goneAt.IsZero() || left <= 0 {
+				return nil, fmt.Errorf("reach %s: %w", nodeID, err)
+			}
+			patience = time.After(min(left, lookAgain))
+		}
 		select {
 		case <-changed:
 		case <-patience:
 		case <-ctx.Done():
 			return nil, fmt.Errorf("reach %s: no free connection: %w", nodeID, ctx.Err())
+		}
+	}
+}
+
+// DialLocal takes a connection that the node has here, without waiting for one
+// that has none: it is what other doors ask for.
+func (p *Pool) DialLocal(ctx context.Context, nodeID string) (net.Conn, error) {
+	for {
+		conn, _, changed, err := p.take(nodeID)
+		if conn != nil || err != nil {
+			return conn, err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("reach %s: no free connection: %w", nodeID, ctx.Err())
+		}
+	}
+}
+
+// take gives an unused connection of the node; neither a connection nor an error
+// while all of them are in use. changed tells when to look again.
+func (p *Pool) take(nodeID string) (conn net.Conn, goneAt time.Time, changed <-chan struct{}, err error) {
+	for {
+		p.mu.Lock()
+		n := p.node(nodeID)
+		changed = n.changed
+		if len(n.all) == 0 {
+			goneAt = n.goneAt
+			p.mu.Unlock()
+			return nil, goneAt, changed, ErrNotConnected
+		}
+		k := len(n.idle)
+		if k == 0 {
+			p.mu.Unlock()
+			return nil, goneAt, changed, nil
+		}
+		c := n.idle[k-1] // the newest is the least likely to be stale
+		n.idle = n.idle[:k-1]
+		p.mu.Unlock()
+		if c.take() {
+			return c, goneAt, changed, nil
 		}
 	}
 }

@@ -13,6 +13,7 @@ package fake
 import (
 	"context"
 	"fmt"
+	"net"
 	"sort"
 	"sync"
 	"sync/atomic"
@@ -29,6 +30,10 @@ type Options struct {
 	// Hook, if set, is called as a step of a guest begins (prepare, start, stop,
 	// remove) and may fail it; it may block until ctx ends.
 	Hook func(ctx context.Context, step, id string) error
+
+	// Port, if set, is what a guest's ports are, in place of a page that says that
+	// it is simulated.
+	Port func(id string, port int) (net.Conn, error)
 
 	Pace      *Pace  // nil: the delays above, every time
 	StateFile string // keeps the guests for the next process; empty: they end with this one

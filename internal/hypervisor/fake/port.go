@@ -26,6 +26,9 @@ func (e *Engine) Dial(_ context.Context, id string, port int) (net.Conn, error) 
 	if err != nil {
 		return nil, err
 	}
+	if e.opts.Port != nil {
+		return e.opts.Port(id, port)
+	}
 	ours, theirs := net.Pipe()
 	go serve(ours, g, port)
 	go func() {
