@@ -250,15 +250,11 @@ $$;
 -- Which kinds of instances nodes can run, for offers and dry runs.
 CREATE FUNCTION fleet_kinds() RETURNS TABLE (node_id uuid, kinds text[]) LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public AS
     $$ SELECT id, kinds FROM node $$;
--- What a volume's node is called and how it is, for who owns the volume.
-CREATE FUNCTION volume_node(wanted uuid) RETURNS TABLE (name text, state text) LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public AS $$
-    SELECT n.name, n.state FROM volume v JOIN node n ON n.id = v.node_id WHERE v.id = wanted AND (v.org_id = current_org() OR is_operator())
-$$;
 DO $$
 DECLARE f regprocedure;
 BEGIN
     FOR f IN SELECT p.oid::regprocedure FROM pg_proc p WHERE p.pronamespace = 'public'::regnamespace
-        AND p.proname IN ('held_release', 'held_start', 'queue_place', 'fleet_kinds', 'volume_node') LOOP
+        AND p.proname IN ('held_release', 'held_start', 'queue_place', 'fleet_kinds') LOOP
         EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', f);
         EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO tenon_api, tenon_system', f);
     END LOOP;
@@ -270,7 +266,7 @@ CREATE INDEX node_fenced ON node (id) WHERE fenced_at IS NOT NULL;
 CREATE INDEX gpu_claim_fenced ON gpu_claim (gpu_id) WHERE fenced;
 CREATE INDEX instance_notebook ON instance (id) WHERE kind = 'notebook' AND state = 'running';
 CREATE POLICY operator_change ON node_certificate FOR UPDATE TO tenon_api USING ((SELECT is_operator()));
-GRANT UPDATE (revoked_at) ON node_certificate TO tenon_api;
+GRANT SELECT (node_id, revoked_at), UPDATE (revoked_at) ON node_certificate TO tenon_api;
 GRANT UPDATE (name, leftovers) ON node TO tenon_api;
 GRANT UPDATE (tried_at, leftovers, report_digest) ON node TO tenon_node;
 -- +goose StatementBegin

@@ -187,17 +187,18 @@ func (s *Supervisor) dropSurplus(ctx context.Context, client *api.Client, machin
 		return nil
 	}
 	s.background.Go(func() {
-		ctx, cancel := context.WithTimeout(ctx, surplusWithin)
+		ctx, cancel := context.WithTimeout(ctx, surplusWithin+time.Duration(len(surplus))*100*time.Millisecond)
 		defer cancel()
-		gone := 0
-		for _, name := range surplus {
+		for i, name := range surplus {
 			if err := s.giveUp(ctx, client, name); err != nil {
-				s.Console.Say("  Node %s is no longer simulated and is shown as lost; `tenon node forget %s` gives it up (%v)", name, name, err)
-				continue
+				if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {
+					s.Console.Say("%d nodes are no longer simulated and stay on the list; `tenon node fence %s` and `tenon node forget %s` give one up (%v)",
+						len(surplus)-i, name, name, err)
+				}
+				return
 			}
-			gone++
 		}
-		s.Console.Say("  %d simulated nodes of an earlier run were given up", gone)
+		s.Console.Say("%d simulated nodes of an earlier run were given up", len(surplus))
 	})
 	return nil
 }
