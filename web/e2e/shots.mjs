@@ -1,11 +1,13 @@
 /**
  * Screenshots of every page, light and dark, wide and narrow, into a folder:
  *   TENON_URL=… TENON_ADMIN_PASSWORD=… node e2e/shots.mjs [folder] [only]
- * It changes nothing: it shows what is there.
+ * It changes nothing: it shows what is there, and at the end a few staged states, named so, which a quiet
+ * cloud does not have.
  */
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { launch, signIn, url } from './browser.mjs'
+import { instances, stageFleet, stageInstance, stageList } from './staged.mjs'
 
 const folder = process.argv[2] ?? 'shots'
 const only = process.argv[3]
@@ -36,6 +38,9 @@ async function typed(page) {
   await page.getByRole('region', { name: 'Terminal' }).getByText('uid=0').first().waitFor({ timeout: 15_000 })
 }
 
+const stopDialog = (page) => page.getByRole('button', { name: 'Stop…' }).click()
+const forgetDialog = (page) => page.getByRole('button', { name: 'Forget…' }).click()
+
 /** pagesOf finds what there is to see: an instance and a GPU by their links. */
 async function pagesOf(page) {
   const hrefs = (selector) =>
@@ -51,6 +56,7 @@ async function pagesOf(page) {
   await page.getByRole('heading', { name: 'Fleet' }).waitFor()
   await settled(page)
   const gpu = (await hrefs('a[href*="/fleet/gpus/"]'))[0]
+  const node = (await hrefs('a[href*="/fleet/nodes/"]'))[0]
   return {
     instances: `/projects/${project}/instances`,
     create: `/projects/${project}/create`,
@@ -63,9 +69,16 @@ async function pagesOf(page) {
     }),
     images: `/projects/${project}/images`,
     usage: `/projects/${project}/usage`,
+    settings: `/projects/${project}/settings`,
+    'create-vm': `/projects/${project}/create?kind=vm`,
+    'open-unknown': '/open/01k3zq8h2mfw4v8y0c6d9r2t5x.apps.localhost',
     tokens: '/tokens',
     fleet: '/fleet',
     'fleet-utilisation': '/fleet?lens=utilisation',
+    'fleet-map': '/fleet?view=map',
+    ...(node && { node }),
+    alarms: '/fleet/alarms',
+    'control-plane': '/fleet/control-plane',
     ...(gpu && { gpu }),
     docs: '/docs',
     'not-found': '/nothing-here',
@@ -82,11 +95,11 @@ for (const size of sizes)
       isMobile: Boolean(size.touch),
     })
     const page = await context.newPage()
-    const shoot = async (name) => {
-      if (name === 'instance-terminal') await typed(page).catch(() => console.log('no terminal to type into'))
-      await settled(page).catch(() => console.log(`${name}: still loading`))
-      await page.screenshot({ path: join(folder, `${name}-${size.name}-${theme}.png`), fullPage: true })
-      const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)
+    const shoot = async (name, of = page, fullPage = true) => {
+      if (name === 'instance-terminal') await typed(of).catch(() => console.log('no terminal to type into'))
+      await settled(of).catch(() => console.log(`${name}: still loading`))
+      await of.screenshot({ path: join(folder, `${name}-${size.name}-${theme}.png`), fullPage })
+      const over = await of.evaluate(() => document.documentElement.scrollWidth - innerWidth)
       if (over > 0) console.log(`${name} ${size.name}: ${over} px wider than the screen`)
     }
     if (!only || only === 'signin') {
@@ -100,6 +113,25 @@ for (const size of sizes)
       await page.goto(url + path)
       await page.locator('h1, h2').first().waitFor()
       await shoot(name)
+    }
+    const project = (await page.evaluate(() => localStorage.getItem('tenon.project'))) ?? 'default'
+    for (const [name, stage, act] of [
+      ...Object.keys(instances).map((n) => [n, (p) => stageInstance(p, project, n)]),
+      ['vm-stop', (p) => stageInstance(p, project, 'vm-running'), stopDialog],
+      ['list', (p) => stageList(p, project)],
+      ['fleet', async (p) => (await stageFleet(p, 12)).fleet],
+      ['fleet-1000', async (p) => (await stageFleet(p, 1000)).fleet],
+      ['alarms', async (p) => (await stageFleet(p, 12)).alarms],
+      ['node-lost', async (p) => (await stageFleet(p, 12)).lost],
+      ['node-forget', async (p) => (await stageFleet(p, 12)).lost, forgetDialog],
+    ]) {
+      if (only && !`staged-${name}`.startsWith(only)) continue
+      const staged = await context.newPage()
+      await staged.goto(url + (await stage(staged)))
+      await staged.locator('h1, h2').first().waitFor()
+      await act?.(staged)
+      await shoot(`staged-${name}`, staged, !name.endsWith('1000') && !act)
+      await staged.close()
     }
     await context.close()
   }

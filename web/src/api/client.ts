@@ -50,29 +50,6 @@ export async function ask<T>(answer: Promise<{ data?: T; error?: unknown; respon
   return data as T // a 204 has no body, and its callers expect none
 }
 
-/** call asks for what the contract does not name yet; the caller says what it expects. */
-export async function call<T>(
-  method: 'GET' | 'POST' | 'PATCH' | 'DELETE',
-  path: string,
-  body?: unknown,
-  signal?: AbortSignal,
-): Promise<T> {
-  const init: RequestInit = { method, signal: signal ?? null }
-  if (body !== undefined) {
-    init.body = JSON.stringify(body)
-    init.headers = { 'Content-Type': 'application/json' }
-  }
-  const response = await authFetch(new Request(new URL(path, location.origin), init))
-  const text = await response.text()
-  let data: unknown
-  try {
-    data = text ? JSON.parse(text) : undefined
-  } catch {
-    data = text
-  }
-  return ask(Promise.resolve(response.ok ? { data: data as T, response } : { error: data, response }))
-}
-
 /** everyPage reads a list to its end, or to `most` of it. */
 export async function everyPage<T>(
   read: (query: { limit: number; page_token?: string }) => Promise<{ items: T[]; next_page_token?: string }>,

@@ -1,22 +1,30 @@
 import { queryOptions } from '@tanstack/react-query'
-import { call } from './client.ts'
+import { ask, client } from './client.ts'
+import type { Schemas } from './problem.ts'
 
 /** A sign-in to a registry that is not this cloud's own; its password is never shown again. */
-export type Credential = { id: string; host: string; username: string; created_at: string }
-
-const path = (project: string) => `/v1/projects/${encodeURIComponent(project)}/registry-credentials`
+export type Credential = Schemas['RegistryCredential']
 
 export const credentialsQuery = (project: string) =>
   queryOptions({
     queryKey: ['registry-credentials', project],
     queryFn: async ({ signal }) =>
-      (await call<{ items: Credential[] | null }>('GET', path(project), undefined, signal)).items ?? [],
+      (
+        await ask(
+          client.GET('/v1/projects/{project}/registry-credentials', {
+            params: { path: { project } },
+            signal,
+          }),
+        )
+      ).items,
   })
 
-export const credentialCreate = (
-  project: string,
-  body: { host: string; username: string; password: string },
-) => call<Credential>('POST', path(project), body)
+export const credentialCreate = (project: string, body: Schemas['RegistryCredentialCreate']) =>
+  ask(client.POST('/v1/projects/{project}/registry-credentials', { params: { path: { project } }, body }))
 
-export const credentialDelete = (project: string, id: string) =>
-  call<void>('DELETE', `${path(project)}/${encodeURIComponent(id)}`)
+export const credentialDelete = (project: string, credential: string) =>
+  ask(
+    client.DELETE('/v1/projects/{project}/registry-credentials/{credential}', {
+      params: { path: { project, credential } },
+    }),
+  )

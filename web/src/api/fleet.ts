@@ -1,19 +1,10 @@
 import { queryOptions } from '@tanstack/react-query'
-import { ask, call, client, everyPage } from './client.ts'
+import { ask, client, everyPage } from './client.ts'
 import type { Schemas } from './problem.ts'
 
+export type Node = Schemas['Node']
 /** What a node keeps or runs and nobody assigned: never destroyed unless an operator says so. */
-export type Orphan = { driver: string; id: string; what: string }
-
-/** A node, with what newer agents say of themselves. */
-export type Node = Schemas['Node'] & {
-  labels?: Record<string, string>
-  kinds?: string[]
-  watchdog?: boolean
-  fenced_at?: string
-  fenced_by?: 'operator' | 'watchdog'
-  orphans?: Orphan[]
-}
+export type Orphan = Schemas['Orphan']
 export type GPU = Schemas['GPU']
 export type GPUSample = Schemas['GPUSample']
 export type Capacity = Schemas['Capacity']
@@ -60,44 +51,22 @@ export const nodeQuery = (node: string) =>
   })
 
 /** What a drain leaves on a node, and why. */
-export type NodeStay = {
-  instance_id?: string
-  instance?: string
-  org?: string
-  volume_id?: string
-  orphan?: string
-  kind: string
-  state: string
-  reason: string
-  message: string
-}
-
-const nodePath = (node: string) => `/v1/nodes/${encodeURIComponent(node)}`
+export type NodeStay = Schemas['NodeStay']
 
 export const staysQuery = (node: string) =>
   queryOptions({
     queryKey: ['fleet', 'stays', node],
     queryFn: async ({ signal }) =>
-      (await call<{ items: NodeStay[] | null }>('GET', `${nodePath(node)}/stays`, undefined, signal)).items ??
-      [],
+      (await ask(client.GET('/v1/nodes/{node}/stays', { params: { path: { node } }, signal }))).items,
     refetchInterval: 5_000,
   })
 
 /** One process of the control plane. */
-export type Replica = {
-  id: string
-  address: string
-  version: string
-  leader: boolean
-  nodes: number
-  started_at: string
-  seen_at: string
-}
+export type Replica = Schemas['Replica']
 
 export const replicasQuery = queryOptions({
   queryKey: ['fleet', 'replicas'],
-  queryFn: async ({ signal }) =>
-    (await call<{ items: Replica[] | null }>('GET', '/v1/replicas', undefined, signal)).items ?? [],
+  queryFn: async ({ signal }) => (await ask(client.GET('/v1/replicas', { signal }))).items,
   refetchInterval: 3_000,
 })
 
@@ -107,10 +76,14 @@ export const poolsQuery = queryOptions({
   staleTime: 60_000,
 })
 
-export const nodeFence = (node: string) => call<unknown>('POST', `${nodePath(node)}/fence`)
-export const nodeForget = (node: string) => call<unknown>('POST', `${nodePath(node)}/forget`)
-export const orphanRemove = (node: string, id: string) =>
-  call<unknown>('DELETE', `${nodePath(node)}/orphans/${encodeURIComponent(id)}`)
+export const nodeFence = (node: string) =>
+  ask(client.POST('/v1/nodes/{node}/fence', { params: { path: { node } } }))
+
+export const nodeForget = (node: string) =>
+  ask(client.POST('/v1/nodes/{node}/forget', { params: { path: { node } } }))
+
+export const orphanRemove = (node: string, orphan: string) =>
+  ask(client.DELETE('/v1/nodes/{node}/orphans/{orphan}', { params: { path: { node, orphan } } }))
 
 export const alarmsQuery = queryOptions({
   queryKey: ['fleet', 'alarms'],

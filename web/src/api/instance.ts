@@ -1,13 +1,8 @@
 import { queryOptions } from '@tanstack/react-query'
-import { ask, authFetch, call, client, everyPage } from './client.ts'
+import { ask, authFetch, client, everyPage } from './client.ts'
 import { ApiProblem, type Schemas } from './problem.ts'
 
-export type Instance = Schemas['Instance'] & {
-  /** An hour in its present state. */
-  price_now_micros?: number
-  /** While queued, of one: its place in its pool's queue. */
-  queue_place?: number
-}
+export type Instance = Schemas['Instance']
 export type InstanceCreate = Schemas['InstanceCreate']
 export type DryRun = Schemas['DryRun']
 export type DryRunResult = Schemas['DryRunResult']
@@ -102,9 +97,6 @@ export type InstanceAction = 'start' | 'stop' | 'restart' | 'delete'
 /** What a stop does with the place, and whether a start goes without the GPUs. */
 export type ActionOptions = { gpu?: 'release' | 'hold'; withoutGPU?: boolean }
 
-const inPath = (project: string, instance: string) =>
-  `/v1/projects/${encodeURIComponent(project)}/instances/${encodeURIComponent(instance)}`
-
 export function instanceAct(
   project: string,
   instance: string,
@@ -114,13 +106,19 @@ export function instanceAct(
   const params = at(project, instance)
   switch (action) {
     case 'start':
-      return options.withoutGPU
-        ? call('POST', `${inPath(project, instance)}/start`, { without_gpu: true })
-        : ask(client.POST('/v1/projects/{project}/instances/{instance}/start', { params }))
+      return ask(
+        client.POST('/v1/projects/{project}/instances/{instance}/start', {
+          params,
+          body: options.withoutGPU ? { without_gpu: true } : undefined,
+        }),
+      )
     case 'stop':
-      return options.gpu
-        ? call('POST', `${inPath(project, instance)}/stop`, { gpu: options.gpu })
-        : ask(client.POST('/v1/projects/{project}/instances/{instance}/stop', { params }))
+      return ask(
+        client.POST('/v1/projects/{project}/instances/{instance}/stop', {
+          params,
+          body: options.gpu ? { gpu: options.gpu } : undefined,
+        }),
+      )
     case 'restart':
       return ask(client.POST('/v1/projects/{project}/instances/{instance}/restart', { params }))
     case 'delete':
@@ -128,20 +126,20 @@ export function instanceAct(
   }
 }
 
-export type InstanceUpdate = {
-  flavor?: string
-  on_stop?: 'release' | 'hold'
-  on_node_loss?: 'wait' | 'restart'
-}
+export type InstanceUpdate = Schemas['InstanceUpdate']
 
 export const instanceUpdate = (project: string, instance: string, body: InstanceUpdate) =>
-  call<Instance>('PATCH', inPath(project, instance), body)
+  ask(client.PATCH('/v1/projects/{project}/instances/{instance}', { params: at(project, instance), body }))
 
 /** A web server inside an instance, on a host of its own; the link is good for one visit. */
-export type Opened = { url: string; host: string; expires_at: string }
+export type Opened = Schemas['Opened']
 
 export const portOpen = (project: string, instance: string, port: number) =>
-  call<Opened>('POST', `${inPath(project, instance)}/ports/${port}/open`)
+  ask(
+    client.POST('/v1/projects/{project}/instances/{instance}/ports/{port}/open', {
+      params: { path: { project, instance, port } },
+    }),
+  )
 
 /** instanceLogs opens the log as a stream of text; with follow it stays open. */
 export async function instanceLogs(
@@ -162,11 +160,17 @@ export type TicketFor = 'exec' | 'console' | 'screen'
 
 /** ticketFor asks for what opens one stream, once, within 30 seconds. */
 export const ticketFor = (project: string, instance: string, what: TicketFor) =>
-  call<Schemas['ExecTicket']>('POST', `${inPath(project, instance)}/exec-tickets`, { for: what })
+  ask(
+    client.POST('/v1/projects/{project}/instances/{instance}/exec-tickets', {
+      params: at(project, instance),
+      body: { for: what },
+    }),
+  )
 
 /** streamURL is where a browser opens a stream of an instance; a WebSocket can't send a header. */
 export function streamURL(project: string, instance: string, what: TicketFor, ticket: string): URL {
-  const url = new URL(`${inPath(project, instance)}/${what}`, location.origin)
+  const path = `/v1/projects/${encodeURIComponent(project)}/instances/${encodeURIComponent(instance)}/${what}`
+  const url = new URL(path, location.origin)
   url.protocol = location.protocol === 'https:' ? 'wss:' : 'ws:'
   url.searchParams.set('ticket', ticket)
   return url

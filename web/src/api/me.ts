@@ -1,10 +1,9 @@
 import { queryOptions } from '@tanstack/react-query'
-import { ask, call, client, everyPage } from './client.ts'
+import { ask, client, everyPage } from './client.ts'
 import type { Schemas } from './problem.ts'
 
 export type Me = Schemas['Me']
-/** A project's idle policy: null never stops a notebook. */
-export type Project = Schemas['Project'] & { idle_stop_seconds?: number | null; idle_warn_seconds?: number }
+export type Project = Schemas['Project']
 
 export const meQuery = queryOptions({
   queryKey: ['me'],
@@ -36,11 +35,5 @@ export const projectQuery = (project: string) =>
       ask(client.GET('/v1/projects/{project}', { params: { path: { project } }, signal })),
   })
 
-export type ProjectUpdate = {
-  display_name?: string
-  idle_stop_seconds?: number | null
-  idle_warn_seconds?: number
-}
-
-export const projectUpdate = (project: string, body: ProjectUpdate) =>
-  call<Project>('PATCH', `/v1/projects/${encodeURIComponent(project)}`, body)
+export const projectUpdate = (project: string, body: Schemas['ProjectUpdate']) =>
+  ask(client.PATCH('/v1/projects/{project}', { params: { path: { project } }, body }))

@@ -145,7 +145,7 @@ export function toCLI(f: CreateForm, project: string): string {
   if (r.kind !== 'container') lines.push(`--kind ${r.kind}`)
   lines.push(`--image ${quote(r.image || 'IMAGE')} --flavor ${quote(r.flavor || 'FLAVOR')}`)
   if (r.pool) lines.push(`--pool ${quote(r.pool)}`)
-  for (const k of r.ssh_keys ?? []) lines.push(`--ssh-key ${quote(k)}`)
+  for (const _ of r.ssh_keys ?? []) lines.push('--ssh-key FILE.pub')
   if (r.user_data) lines.push('--user-data FILE')
   if (r.on_stop) lines.push(`--on-stop ${r.on_stop}`)
   if (r.on_node_loss) lines.push(`--on-node-loss ${r.on_node_loss}`)

@@ -12,7 +12,7 @@ type Node = {
 /** shownNode is a node's state in a word and a tone. */
 export function shownNode(n: Node): { tone: Tone; word: string } {
   if (n.state === 'lost')
-    return n.fenced_at ? { tone: 'grey', word: 'Lost, fenced' } : { tone: 'red', word: 'Lost' }
+    return n.fenced_at ? { tone: 'red', word: 'Lost, fenced' } : { tone: 'red', word: 'Lost' }
   if (n.state === 'late') return { tone: 'amber', word: 'Late' }
   return n.drained ? { tone: 'amber', word: 'Drained' } : { tone: 'green', word: 'Ready' }
 }

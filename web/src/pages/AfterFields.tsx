@@ -37,9 +37,7 @@ export function OnStopField({
       >
         <span className="flex flex-wrap justify-between gap-x-3">
           <span className="font-medium">Release {thing}</span>
-          <span className="tabular-nums">
-            {disk ? `${formatHourly(disk, currency)} for the disk` : 'No charge'}
-          </span>
+          <span className="tabular-nums">{disk ? formatHourly(disk, currency) : 'No charge'}</span>
         </span>
         <span className="text-12 text-fg2">
           Nothing but the disk is charged while it is stopped. A start waits for a free place like any other.

@@ -29,15 +29,19 @@ export function InstanceOverview() {
       <InstanceHappening i={i} project={project} />
       <Life i={i} project={project} />
       <div className="grid items-start gap-4 lg:grid-cols-2">
-        <Panel title="Resources">
-          <Resources i={i} />
-        </Panel>
-        <Panel title="About">
-          <About i={i} />
-        </Panel>
-        <InstancePorts instance={i} project={project} />
-        <InstanceVolumes instance={i} />
-        {i.kind === 'vm' && <SSHPanel i={i} />}
+        <div className="flex min-w-0 flex-col gap-4">
+          <Panel title="Resources">
+            <Resources i={i} />
+          </Panel>
+          <InstanceVolumes instance={i} />
+        </div>
+        <div className="flex min-w-0 flex-col gap-4">
+          <Panel title="About">
+            <About i={i} />
+          </Panel>
+          {i.kind === 'vm' && <SSHPanel i={i} />}
+          <InstancePorts instance={i} project={project} />
+        </div>
       </div>
     </div>
   )

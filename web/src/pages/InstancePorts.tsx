@@ -69,7 +69,7 @@ export function InstancePorts({ instance: i, project }: { instance: Instance; pr
               <span className="w-14 font-mono text-13 tabular-nums">{p}</span>
               <span className="min-w-0 flex-1">
                 <CopyLine
-                  text={`tenon instance port-forward ${i.name} ${p}`}
+                  text={`tenon instance forward ${i.name} ${p}`}
                   label={`Copy the command that forwards port ${p}`}
                 />
               </span>

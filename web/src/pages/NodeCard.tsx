@@ -31,7 +31,8 @@ export const NodeCard = memo(
         ref={box}
         aria-label={`Node ${n.name}`}
         className={cx(
-          'relative min-w-0 rounded-box border border-line bg-raised px-2.5 pt-1.5 pb-2.5 hover:border-line-strong',
+          'relative min-w-0 rounded-box border bg-raised px-2.5 pt-1.5 pb-2.5 [contain-intrinsic-size:auto_62px] [content-visibility:auto]',
+          n.state === 'lost' ? 'border-red/50 hover:border-red' : 'border-line hover:border-line-strong',
           dim && 'opacity-30',
         )}
       >

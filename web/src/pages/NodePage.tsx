@@ -16,7 +16,7 @@ import { failureOf, isNotFound } from '~/api/problem.ts'
 import { queryClient } from '~/api/query.ts'
 import { pricesBySKU } from '~/lib/board.ts'
 import { useNow } from '~/lib/clock.ts'
-import { formatMiB } from '~/lib/format.ts'
+import { formatMiB, sentence } from '~/lib/format.ts'
 import { kindWord } from '~/lib/instancestate.ts'
 import { nodeMeans, shownNode } from '~/lib/nodestate.ts'
 import { useTitle } from '~/lib/title.ts'
@@ -298,7 +298,7 @@ function Orphans({ n }: { n: Node }) {
             className="flex flex-wrap items-center gap-x-4 gap-y-1 px-4 py-2 text-13"
           >
             <span className="min-w-0 flex-1 basis-64">
-              <span className="block break-words">{o.what}</span>
+              <span className="block break-words">{sentence(o.what)}</span>
               <span className="block font-mono text-12 break-all text-fg3">
                 {o.driver} {o.id}
               </span>
@@ -322,8 +322,8 @@ function Orphans({ n }: { n: Node }) {
         end={(id) => orphanRemove(n.id, id)}
         onClose={() => setRemoving(null)}
       >
-        {removing?.what}. It is ended on {n.name} and its data is deleted, for good. Make sure that nobody
-        needs it.
+        {sentence(removing?.what ?? '')}. It is ended on {n.name} and its data is deleted, for good. Make sure
+        that nobody needs it.
       </ConfirmEnd>
     </Panel>
   )

@@ -12,10 +12,10 @@ const columns: Column<NodeStay>[] = [
     growNarrow: true,
     cell: (s) => (
       <>
-        <span className="block truncate font-medium">
+        <span className="block truncate pt-1 font-medium leading-4">
           {s.instance || s.orphan || s.volume_id || s.instance_id}
         </span>
-        <span className="block truncate text-12 leading-4 text-fg3">
+        <span className="block truncate pb-1 text-12 leading-4 text-fg3">
           {s.orphan ? 'assigned to nobody' : `${kindWord[s.kind] ?? s.kind}${s.org ? ` of ${s.org}` : ''}`}
         </span>
       </>

@@ -2,6 +2,7 @@
 export const docPages = [
   { page: 'getting-started', title: 'Getting started', part: 'For users' },
   { page: 'instances', title: 'Instances and GPU slices', part: 'For users' },
+  { page: 'notebooks', title: 'Notebooks', part: 'For users' },
   { page: 'images', title: 'Images and the registry', part: 'For users' },
   { page: 'cli', title: 'Command line', part: 'For users' },
   { page: 'tokens', title: 'API tokens', part: 'For users' },
