@@ -83,6 +83,7 @@ soak: setup-tests proofs ## 500 faults of every kind on containers, VMs and 50 s
 bench: setup-tests proofs ## Figures, each beside a baseline measured in the same run
 	@sh deploy/bench.sh
 	@sh deploy/with-cloud.sh $(SUDO) sh -c './bin/proof/start --state bin/test-cloud && ./bin/proof/admission --state bin/test-cloud'
+	@TENON_TEST_FLAGS='--simulate-nodes 200' sh deploy/with-cloud.sh $(SUDO) ./bin/proof/fleet --state bin/test-cloud
 
 proofs: build
 	@$(STEP) 'build the proofs' go build -o bin/proof/ ./internal/proof/...
