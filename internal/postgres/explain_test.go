@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"encoding/json"
+	"strconv"
 	"testing"
 	"time"
 
@@ -119,6 +120,17 @@ func TestListsReadNoWholeTable(t *testing.T) {
 		{"usage", false, func(q postgres.Querier) (int, error) {
 			from := time.Date(2026, 1, 3, 0, 0, 0, 0, time.UTC)
 			return length(postgres.UsageSegments(ctx, q, project, from, from.Add(24*time.Hour)))
+		}},
+		{"usage of volumes", false, func(q postgres.Querier) (int, error) {
+			return length(postgres.UsageVolumes(ctx, q, project, time.Now().Add(-time.Hour), time.Now().Add(time.Hour)))
+		}},
+		{"volumes of a page of instances", false, func(q postgres.Querier) (int, error) {
+			ids := make([]cloud.InstanceID, page)
+			for i := range ids {
+				ids[i] = idOf(t, d.Owner, cloud.InstanceID{}, "ainstance"+strconv.Itoa(i+1))
+			}
+			of, err := postgres.VolumesOf(ctx, q, ids)
+			return len(of), err
 		}},
 		{"images", false, func(q postgres.Querier) (int, error) {
 			return length(postgres.ImageList(ctx, q, org, "i5", false, page))

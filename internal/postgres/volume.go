@@ -21,10 +21,11 @@ func volumeScan(row pgx.CollectableRow) (v cloud.Volume, err error) {
 	return v, err
 }
 
-// VolumesOf lists what instances have that is not deleted, by instance.
+// VolumesOf lists what instances have that is not deleted, by instance. Nodes'
+// names are for operators.
 func VolumesOf(ctx context.Context, q Querier, ids []cloud.InstanceID) (map[cloud.InstanceID][]cloud.Volume, error) {
 	rows, _ := q.Query(ctx, `
-		SELECT `+volumeColumns+` FROM volume v LEFT JOIN LATERAL volume_node(v.id) n ON true
+		SELECT `+volumeColumns+` FROM volume v LEFT JOIN node n ON n.id = v.node_id
 		WHERE v.instance_id = ANY($1) AND v.state <> 'deleted' ORDER BY v.instance_id, v.id`, uuids(ids))
 	list, err := pgx.CollectRows(rows, volumeScan)
 	out := make(map[cloud.InstanceID][]cloud.Volume, len(ids))
