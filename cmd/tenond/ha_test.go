@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -310,7 +311,10 @@ func TestTheLeaderIsFollowedWithinTwoSeconds(t *testing.T) {
 	}
 	create := p.creating(admin, image, flavor.Name)
 
-	const rounds = 10
+	rounds := 3 // TENON_HA_ROUNDS, for figures
+	if n, err := strconv.Atoi(os.Getenv("TENON_HA_ROUNDS")); err == nil && n > 0 {
+		rounds = n
+	}
 	var led, placed []time.Duration
 	for round := range rounds {
 		var before int
@@ -421,7 +425,7 @@ func (p *pair) creating(admin *api.Client, image, flavor string) func() []string
 func (p *pair) lost(admin *api.Client, ids []string) {
 	t := p.t
 	t.Helper()
-	if len(ids) < 50 {
+	if len(ids) < 20 {
 		t.Errorf("only %d creates were accepted", len(ids))
 	}
 	p.eventually("all that was accepted runs or is deleted", func() bool {
@@ -453,5 +457,5 @@ func (p *pair) lost(admin *api.Client, ids []string) {
 	if err := p.db.Owner.QueryRow(t.Context(), `SELECT count(*) FROM instance i WHERE event_seq <> (SELECT count(*) FROM event e WHERE e.resource_id = i.id)`).Scan(&holes); err != nil || holes > 0 {
 		t.Errorf("%d instances with missing events (%v)", holes, err)
 	}
-	t.Logf("%d creates were accepted across ten stopped and four killed processes; none lost, none twice", len(ids))
+	t.Logf("%d creates were accepted while processes were stopped and killed; none lost, none twice", len(ids))
 }
