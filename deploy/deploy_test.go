@@ -54,7 +54,7 @@ func TestComposeNamesWhatIsThere(t *testing.T) {
 			code += string(text)
 		}
 	}
-	for _, path := range []string{"../docker-compose.yml", "systemd/tenond.service", "systemd/tenon-agent.service", "systemd/tenon-containerd.service", "systemd/tenon-watchdog.service"} {
+	for _, path := range []string{"../docker-compose.yml", "systemd/tenond.service", "systemd/tenon-agent.service", "systemd/tenon-containerd.service", "systemd/tenon-watchdog.service", "systemd/tenon-virtlogd.service", "systemd/tenon-libvirtd.service"} {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)

@@ -97,7 +97,7 @@ pulled with a project's credential for its registry: --project NAME, or
 			return a.removeEach(cmd.Context(), args, "Removed image", (*api.Client).ImageDelete)
 		},
 	}
-	cmd.AddCommand(list, add, remove)
+	cmd.AddCommand(list, add, a.imageUpload(), remove)
 	return cmd
 }
 

@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
@@ -143,24 +143,32 @@ func buildVM(ctx context.Context, o Options, work, tree string) (string, error) 
 	}, o)
 }
 
-var errNotDisk = errors.New("the file is no qcow2 disk")
-
-// CheckDisk says early what a node would refuse about a file: it looks at the
-// first bytes alone.
-func CheckDisk(path string) error {
-	f, err := os.Open(path)
+// BuildDisk makes a VM image's disk as a file and pushes nothing.
+func BuildDisk(ctx context.Context, o Options, path string) error {
+	if o.Target == "" {
+		o.Target = "none.invalid/none"
+	}
+	if o.Image.Name == "" {
+		o.Image = DebianVM
+	}
+	if err := o.fill(); err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp(o.Folder, "image-build-")
 	if err != nil {
-		return fmt.Errorf("open disk: %w", err)
+		return fmt.Errorf("make build folder: %w", err)
 	}
-	defer func() { _ = f.Close() }()
-	head := make([]byte, 16)
-	if _, err := io.ReadFull(f, head); err != nil || string(head[:4]) != "QFI\xfb" {
-		return errNotDisk
+	defer func() { _ = os.RemoveAll(work) }()
+	tree := filepath.Join(work, "tree")
+	if err := bootstrap(ctx, o, tree); err != nil {
+		return err
 	}
-	for _, b := range head[8:16] { // the place of a backing file's name
-		if b != 0 {
-			return errors.New("the disk is based on another file: flatten it with qemu-img convert")
-		}
+	disk, err := buildDisk(ctx, o, work, tree)
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(disk, path); err != nil {
+		return fmt.Errorf("keep disk: %w", err)
 	}
 	return nil
 }

@@ -109,6 +109,9 @@ func (d *Driver) Name() string { return "libvirt" }
 
 // Check implements hypervisor.Driver.
 func (d *Driver) Check(ctx context.Context) (string, error) {
+	if _, err := DaemonArgv(d.cfg, "libvirtd"); err != nil {
+		return "", err
+	}
 	version, err := d.conn.version(ctx)
 	if err != nil {
 		return "", err

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -120,6 +121,9 @@ func (h held) active() bool {
 
 // List implements hypervisor.Driver.
 func (d *Driver) List(ctx context.Context) ([]hypervisor.Guest, error) {
+	if d.unused() {
+		return nil, nil
+	}
 	if err := d.ensureHost(ctx); err != nil {
 		return nil, err
 	}
@@ -140,6 +144,16 @@ func (d *Driver) List(ctx context.Context) ([]hypervisor.Guest, error) {
 		}
 	}
 	return guests, nil
+}
+
+// unused says that this node has run no machine since it started, and that no
+// libvirtd has either: a node without libvirt is no riddle.
+func (d *Driver) unused() bool {
+	if _, err := os.Stat(d.conn.socket); !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	records, _ := os.ReadDir(recordsDir(d.cfg))
+	return len(records) == 0 && len(Processes(d.cfg.CloudID)) == 0
 }
 
 // parts is every id that holds a record, a folder, a tap or a process.

@@ -441,3 +441,26 @@ func TestPortsAreTheMachinesOwn(t *testing.T) {
 		t.Errorf("a machine that is not there: %v", err)
 	}
 }
+
+func TestANodeWithoutLibvirtIsNoRiddle(t *testing.T) {
+	t.Parallel()
+	d := testDriver(t)
+	d.cfg.RunDir, d.cfg.CloudID = t.TempDir(), "none0000"
+	d.conn.socket = SocketPath(d.cfg.RunDir)
+	if list, err := d.List(t.Context()); err != nil || len(list) != 0 {
+		t.Errorf("it lists %v (%v): a node's other guests would not be looked at", list, err)
+	}
+	if version, err := d.Check(t.Context()); err == nil {
+		t.Errorf("it is usable: %s", version)
+	}
+	// A machine that was made here makes it a riddle.
+	if err := os.MkdirAll(recordsDir(d.cfg), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.writeRecord("inst_a", record{Epoch: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := d.List(t.Context()); err == nil {
+		t.Errorf("without an answer it lists %v", list)
+	}
+}

@@ -60,7 +60,7 @@ func userPart(keys []string, theirs []byte) ([]byte, error) {
 	ours, err := json.Marshal(map[string]any{
 		"user": map[string]any{
 			"name": vmUser, "gecos": "Tenon", "lock_passwd": true, "shell": "/bin/bash",
-			"sudo": []string{"ALL=(ALL) NOPASSWD:ALL"}, "groups": []string{"adm", "sudo"},
+			"sudo": "ALL=(ALL) NOPASSWD:ALL", "groups": "adm, sudo",
 		},
 		"ssh_authorized_keys": keys,
 		"growpart":            map[string]any{"mode": "auto", "devices": []string{"/"}},
