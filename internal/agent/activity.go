@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -30,6 +31,8 @@ type kernel struct {
 	State        string    `json:"execution_state"`
 	LastActivity time.Time `json:"last_activity"`
 }
+
+func (k kernel) busy() bool { return k.State == "busy" || k.State == "starting" }
 
 type terminal struct {
 	LastActivity time.Time `json:"last_activity"`
@@ -164,12 +167,32 @@ func activity(h heard, now time.Time, ranFor float64, sessions int, hasGPU bool,
 		out.GPUPercent = gpu
 	}
 	for _, k := range h.answer.kernels {
-		if k.State == "busy" || k.State == "starting" {
+		if k.busy() {
 			out.BusyKernels++
 		}
 	}
 	if !h.last.IsZero() {
 		out.QuietSeconds = min(ranFor, max(0, now.Sub(h.last).Seconds()))
+	}
+	return out
+}
+
+// resting are the notebooks without a kernel that is known to be busy: an
+// invented GPU shows them at rest.
+func (a *Agent) resting() map[string]bool {
+	out := map[string]bool{}
+	s := a.ledger.snapshot()
+	if s.Assignment == nil {
+		return out
+	}
+	a.activity.mu.Lock()
+	defer a.activity.mu.Unlock()
+	for i := range s.Assignment.Instances {
+		want := &s.Assignment.Instances[i]
+		h := a.activity.of[want.ID]
+		if want.AppPort > 0 && (h.epoch != want.Epoch || !slices.ContainsFunc(h.answer.kernels, kernel.busy)) {
+			out[want.ID] = true
+		}
 	}
 	return out
 }

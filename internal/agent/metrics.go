@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tenon-cloud/tenon/internal/device"
 	"github.com/tenon-cloud/tenon/internal/hypervisor"
 	"github.com/tenon-cloud/tenon/internal/nodewire"
 )
@@ -93,6 +94,9 @@ func (a *Agent) sample(ctx context.Context) {
 	defer cancel()
 	var gpus map[string]nodewire.Sample
 	if a.cfg.Board != nil {
+		if b, ok := a.cfg.Board.(device.Inventor); ok {
+			b.Rest(a.resting())
+		}
 		cards, byInstance, err := a.cfg.Board.Telemetry(ctx)
 		if err != nil {
 			a.log.Debug("read telemetry", "error", err)

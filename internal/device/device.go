@@ -37,3 +37,9 @@ type Board interface {
 	// Telemetry samples every card and, by instance, every held share.
 	Telemetry(ctx context.Context) (cards []nodewire.GPUSample, byInstance map[string]nodewire.Sample, err error)
 }
+
+// Inventor is a Board whose figures are invented. It is told which instances are
+// known to use no GPU now, so that it doesn't show them busy.
+type Inventor interface {
+	Rest(instanceIDs map[string]bool)
+}

@@ -48,6 +48,7 @@ type Board struct {
 	failProbe bool
 	fault     ProbeFault
 	marks     map[string]mark // by UUID: states that a test set
+	rest      map[string]bool // owners that use nothing of what they hold
 }
 
 type card struct {
@@ -61,7 +62,10 @@ type card struct {
 
 type mark struct{ state, reason string }
 
-var _ device.Board = (*Board)(nil)
+var (
+	_ device.Board    = (*Board)(nil)
+	_ device.Inventor = (*Board)(nil)
+)
 
 // Open reads the board and what is held of it, and puts the CDI specs right.
 func Open(cfg Config) (*Board, error) {

@@ -274,6 +274,11 @@ func TestTelemetry(t *testing.T) {
 	if moved[0].Percent == cards[0].Percent {
 		t.Error("the figures do not move")
 	}
+	b.Rest(map[string]bool{"a": true})
+	cards, held, _ = b.Telemetry(ctx)
+	if p := held["a"].GPUPercent; p == nil || *p > 2 || cards[0].Percent > 5 {
+		t.Errorf("at rest it shows %v, its card %+v", held["a"], cards[0])
+	}
 }
 
 func TestFailedProbeIsNotAnEmptyBoard(t *testing.T) {

@@ -9,6 +9,17 @@ import (
 	"github.com/tenon-cloud/tenon/internal/nodewire"
 )
 
+// restShare is of a busy card's figures what one at rest shows.
+const restShare = 0.01
+
+// Rest says whose cards are at rest from now on: a notebook without a busy kernel
+// would otherwise never be idle, since its card is always busy here.
+func (b *Board) Rest(owners map[string]bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.rest = owners
+}
+
 // Telemetry invents figures that move like a busy card's: a function of the
 // seed, the time and what is held, so that two readings of one moment agree.
 func (b *Board) Telemetry(context.Context) ([]nodewire.GPUSample, map[string]nodewire.Sample, error) {
@@ -27,6 +38,10 @@ func (b *Board) Telemetry(context.Context) ([]nodewire.GPUSample, map[string]nod
 			}
 			busy := b.wave(now, owner, c.index, d.SlotStart)
 			memory := share * float64(c.MemoryMiB) * (0.35 + 0.55*b.wave(now.Truncate(time.Minute), owner, "memory"))
+			if b.rest[owner] {
+				busy *= restShare
+				memory *= restShare
+			}
 			loads[c.index].busy += share * busy
 			loads[c.index].memory += memory
 
