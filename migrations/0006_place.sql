@@ -267,7 +267,7 @@ CREATE INDEX gpu_claim_fenced ON gpu_claim (gpu_id) WHERE fenced;
 CREATE INDEX instance_notebook ON instance (id) WHERE kind = 'notebook' AND state = 'running';
 CREATE POLICY operator_change ON node_certificate FOR UPDATE TO tenon_api USING ((SELECT is_operator()));
 GRANT SELECT (node_id, revoked_at), UPDATE (revoked_at) ON node_certificate TO tenon_api;
-GRANT UPDATE (name, leftovers) ON node TO tenon_api;
+GRANT UPDATE (name, leftovers, state) ON node TO tenon_api;
 GRANT UPDATE (tried_at, leftovers, report_digest) ON node TO tenon_node;
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION fleet_free() RETURNS TABLE (node_id uuid, node_name text, pool_id uuid, pool_name text, pool_simulated boolean, node_state text, drained boolean,

@@ -1677,6 +1677,8 @@ GRANT SELECT ON TABLE public.node TO tenon_node;
 
 GRANT UPDATE(name) ON TABLE public.node TO tenon_api;
 
+GRANT UPDATE(state) ON TABLE public.node TO tenon_api;
+
 GRANT UPDATE(drained) ON TABLE public.node TO tenon_api;
 
 GRANT UPDATE(vcpu) ON TABLE public.node TO tenon_node;

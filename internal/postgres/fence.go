@@ -33,7 +33,7 @@ const contactAt = `GREATEST(COALESCE(n.last_seen_at, n.created_at), n.tried_at)`
 const takeable = `
 	i.on_node_loss = 'restart' AND i.state IN ('starting', 'running') AND i.desired_state = 'running'
 	AND (n.fenced_by IS NOT NULL OR i.loss_generation <= n.ack_generation)
-	AND NOT EXISTS (SELECT FROM volume v WHERE v.instance_id = i.id AND v.node_id = n.id AND (v.state = 'present' OR v.said = 'present'))`
+	AND NOT EXISTS (SELECT FROM volume v WHERE v.instance_id = i.id AND v.node_id = n.id AND (v.state IN ('present', 'lost') OR v.said = 'present'))`
 
 // NodesSilent lists nodes that fencing would help. One that has not yet held an
 // assignment of this era may run what no row tells of.
@@ -105,7 +105,7 @@ type FenceFacts struct {
 func FenceFactsGet(ctx context.Context, q Querier, id cloud.InstanceID) (FenceFacts, error) {
 	rows, _ := q.Query(ctx, `
 		SELECT n.name, n.state, n.fenced_at IS NOT NULL, n.fenced_by IS NOT NULL, n.watchdog, n.fenced_at IS NOT NULL AND `+takeable+`,
-			EXISTS (SELECT FROM volume v WHERE v.instance_id = i.id AND v.node_id = n.id AND (v.state = 'present' OR v.said = 'present')),
+			EXISTS (SELECT FROM volume v WHERE v.instance_id = i.id AND v.node_id = n.id AND (v.state IN ('present', 'lost') OR v.said = 'present')),
 			COALESCE(n.last_seen_at, n.created_at)
 		FROM instance i JOIN node n ON n.id = i.node_id WHERE i.id = $1`, id)
 	out, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[FenceFacts])

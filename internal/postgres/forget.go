@@ -15,11 +15,11 @@ func InstanceForgotten(ctx context.Context, q Querier, limit int) ([]InstanceRef
 			SELECT i.id FROM node n JOIN instance i ON i.node_id = n.id WHERE n.forgotten_at IS NOT NULL
 			UNION
 			SELECT v.instance_id FROM node n JOIN volume v ON v.node_id = n.id
-			WHERE n.forgotten_at IS NOT NULL AND v.state IN ('pending', 'present', 'deleting'))
+			WHERE n.forgotten_at IS NOT NULL AND (v.state IN ('pending', 'present', 'deleting') OR v.state = 'lost' AND v.ending_at IS NULL))
 		ORDER BY i.id LIMIT $1`, limit)
 }
 
-// VolumesLose gives up what of a locked instance lay on a forgotten node, charged
+// VolumesLose gives up for good (ending_at says so) what of a locked instance lay on a forgotten node, charged
 // no further than that node was heard of. What was to be deleted is. It gives how
 // many are lost, and when a forgotten node of the instance was last heard of.
 func VolumesLose(ctx context.Context, q Querier, id cloud.InstanceID, now time.Time) (lost int, seen time.Time, err error) {
@@ -37,7 +37,7 @@ func VolumesLose(ctx context.Context, q Querier, id cloud.InstanceID, now time.T
 	tag, err := q.Exec(ctx, `
 		UPDATE volume v SET state = 'lost', ending_at = LEAST($2, GREATEST(v.created_at, COALESCE(n.last_seen_at, n.created_at))), message = 'its node was given up'
 		FROM node n
-		WHERE v.instance_id = $1 AND n.id = v.node_id AND n.forgotten_at IS NOT NULL AND v.state IN ('pending', 'present')`, id, now)
+		WHERE v.instance_id = $1 AND n.id = v.node_id AND n.forgotten_at IS NOT NULL AND (v.state IN ('pending', 'present') OR v.state = 'lost' AND v.ending_at IS NULL)`, id, now)
 	if err != nil {
 		return 0, seen, wrap("give up volumes", err)
 	}
@@ -78,7 +78,7 @@ func ForgottenClear(ctx context.Context, q Querier) (int64, error) {
 // its certificates end, and nothing of it counts.
 func NodeForget(ctx context.Context, q Querier, id cloud.NodeID, by cloud.UserID) error {
 	_, err := q.Exec(ctx, `
-		UPDATE node SET name = 'forgotten-' || replace(id::text, '-', ''), forgotten_at = clock_timestamp(), drained = true, generation = generation + 1,
+		UPDATE node SET name = 'forgotten-' || replace(id::text, '-', ''), forgotten_at = clock_timestamp(), state = 'lost', drained = true, generation = generation + 1,
 			fenced_at = COALESCE(fenced_at, clock_timestamp()), fenced_by = COALESCE(fenced_by, $2), leftovers = '{}'
 		WHERE id = $1 AND forgotten_at IS NULL`, id, by)
 	if err != nil {

@@ -27,7 +27,7 @@ func StayList(ctx context.Context, q Querier, node cloud.NodeID, limit int) ([]c
 	b.Queue(`
 		SELECT i.id AS instance_id, i.name AS instance_name, o.name AS org_name, v.id AS volume_id, i.kind, i.state, 'volume' AS reason
 		FROM volume v JOIN instance i ON i.id = v.instance_id JOIN organisation o ON o.id = i.org_id
-		WHERE v.node_id = $1 AND v.state IN ('present', 'deleting') AND i.node_id IS DISTINCT FROM v.node_id ORDER BY v.id LIMIT $2`, node, limit).Query(collect)
+		WHERE v.node_id = $1 AND v.state IN ('present', 'lost', 'deleting') AND i.node_id IS DISTINCT FROM v.node_id ORDER BY v.id LIMIT $2`, node, limit).Query(collect)
 	b.Queue(`
 		SELECT DISTINCT i.id AS instance_id, i.name AS instance_name, o.name AS org_name, i.kind, i.state, 'fenced_claim' AS reason
 		FROM gpu g JOIN gpu_claim c ON c.gpu_id = g.id JOIN instance i ON i.id = c.instance_id JOIN organisation o ON o.id = i.org_id
@@ -40,7 +40,7 @@ func StayCount(ctx context.Context, q Querier, node cloud.NodeID) (out cloud.Sta
 	err = q.QueryRow(ctx, `
 		SELECT count(*) FILTER (WHERE state IN ('starting', 'running')), count(*) FILTER (WHERE state IN ('stopping', 'deleting')), count(*) FILTER (WHERE held),
 			(SELECT count(*) FROM volume v JOIN instance i ON i.id = v.instance_id
-				WHERE v.node_id = $1 AND v.state IN ('present', 'deleting') AND i.node_id IS DISTINCT FROM v.node_id),
+				WHERE v.node_id = $1 AND v.state IN ('present', 'lost', 'deleting') AND i.node_id IS DISTINCT FROM v.node_id),
 			(SELECT count(DISTINCT c.instance_id) FROM gpu g JOIN gpu_claim c ON c.gpu_id = g.id WHERE g.node_id = $1 AND c.fenced),
 			(SELECT jsonb_array_length(orphans) FROM node WHERE id = $1)
 		FROM instance WHERE node_id = $1`, node).
