@@ -8,7 +8,7 @@ export const email = process.env.TENON_EMAIL ?? 'admin@tenon.local'
 export const password = process.env.TENON_PASSWORD ?? process.env.TENON_ADMIN_PASSWORD ?? ''
 
 /** launch starts Chromium; TENON_CHROMIUM names another binary than Debian's. */
-export function launch() {
+export function launch(more = []) {
   return chromium.launch({
     executablePath: process.env.TENON_CHROMIUM ?? '/usr/bin/chromium',
     args: [
@@ -20,6 +20,7 @@ export function launch() {
       '--disable-background-networking',
       '--disable-component-update',
       '--disable-sync',
+      ...more,
     ],
   })
 }

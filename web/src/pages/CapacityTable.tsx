@@ -86,7 +86,7 @@ export function CapacityTable({
       </div>
       {apart.length > 0 && (
         <p className="border-t border-line px-4 py-2 text-12 text-fg3 tabular-nums">
-          Simulated pools, which get work only when it is asked for:{' '}
+          Of them in simulated pools, which get work only when it is asked for:{' '}
           {apart
             .map(
               (g) =>

@@ -73,7 +73,9 @@ function Queued({ i, project }: { i: Instance; project: string }) {
 /** WithoutGPU starts what waits or rests without its GPUs, to save its data. */
 function WithoutGPU({ i, project }: { i: Instance; project: string }): ReactNode {
   const act = useInstanceAction(project)
-  if (!canWithoutGPU(i) || !i.volumes?.some((v) => v.state === 'present')) return null
+  // what never ran has no data to save
+  const data = i.state === 'stopped' || i.volumes?.some((v) => v.state === 'present')
+  if (!canWithoutGPU(i) || !data) return null
   return (
     <Button
       small

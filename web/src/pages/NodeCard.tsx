@@ -33,7 +33,6 @@ export const NodeCard = memo(
         className={cx(
           'relative min-w-0 rounded-box border bg-raised px-2.5 pt-1.5 pb-2.5 [contain-intrinsic-size:auto_62px] [content-visibility:auto]',
           n.state === 'lost' ? 'border-red/50 hover:border-red' : 'border-line hover:border-line-strong',
-          dim && 'opacity-30',
         )}
       >
         <h4 className="flex items-center gap-2 text-12">
@@ -42,7 +41,10 @@ export const NodeCard = memo(
             to="/fleet/nodes/$node"
             params={{ node: n.name }}
             preload={false}
-            className="min-w-0 flex-1 truncate font-medium text-fg no-underline after:absolute after:inset-0 hover:text-accent-ink"
+            className={cx(
+              'min-w-0 flex-1 truncate no-underline after:absolute after:inset-0 hover:text-accent-ink',
+              dim ? 'text-fg3' : 'font-medium text-fg',
+            )}
           >
             {n.name}
           </Link>
@@ -50,7 +52,7 @@ export const NodeCard = memo(
           {n.simulated && <Tag title="This node is simulated">sim</Tag>}
         </h4>
         {near ? (
-          <ul className="mt-1.5 grid grid-cols-4 gap-x-2 gap-y-1.5">
+          <ul className={cx('mt-1.5 grid grid-cols-4 gap-x-2 gap-y-1.5', dim && 'opacity-20')}>
             {n.gpus
               .toSorted((a, b) => a.index - b.index)
               .map((g) => (

@@ -37,7 +37,6 @@ export function NodePanel({
       aria-label={`Node ${n.name}`}
       className={cx(
         'min-w-0 rounded-box border border-line bg-raised [contain-intrinsic-size:auto_160px] [content-visibility:auto]',
-        dim && 'opacity-30',
       )}
     >
       <header className="flex flex-wrap items-center gap-x-4 gap-y-1.5 border-b border-line px-4 py-2">
@@ -85,7 +84,7 @@ export function NodePanel({
           Details<span className="sr-only"> of {n.name}</span>
         </Link>
       </header>
-      <div className="px-4 py-3.5">
+      <div className={cx('px-4 py-3.5', dim && 'opacity-25')} inert={dim || undefined}>
         {near ? (
           <NodeGPUs gpus={n.gpus} lens={lens} percent={percent} prices={prices} />
         ) : (
