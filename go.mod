@@ -26,8 +26,8 @@ require (
 )
 
 require (
-	github.com/digitalocean/go-libvirt v0.0.0-20261013170128-efbbdf578ac8 // indirect
-	libvirt.org/go/libvirtxml v1.12008.0 // indirect
+	github.com/digitalocean/go-libvirt v0.0.0-20261013170128-efbbdf578ac8
+	libvirt.org/go/libvirtxml v1.12008.0
 )
 
 require (
