@@ -267,6 +267,14 @@ func TestMachinesOutliveTheDaemon(t *testing.T) {
 	if got := expect(t, port, "still here"); !strings.Contains(got, "I am a guest") {
 		t.Errorf("the history is lost: %q", got)
 	}
+	// Without the log's keeper a console still shows what comes.
+	c.killDaemon(t, "virtlogd")
+	if _, err := port.Write([]byte("unwritten")); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, port, "unwritten")
+	c.startDaemon(t, "virtlogd")
+
 	// QEMU is killed under a daemon that lives: a failure, not a power-off.
 	if err := Kill(c.id, "inst_a", 10*time.Second); err != nil {
 		t.Fatal(err)
