@@ -47,7 +47,7 @@ const (
 	AdminEmail    = "admin@example.test"
 	AdminPassword = "correct horse battery staple"
 	CloudID       = "7e577e57"
-	AppsDomain    = "apps.test" // below it are the hosts of instances
+	AppsDomain    = "apps.localhost" // below it are the hosts of instances
 )
 
 // Options change a cloud; the zero value is the usual one.
@@ -187,7 +187,7 @@ func (c *Cloud) loops(ctx context.Context, running *sync.WaitGroup, reg *prometh
 	leader := c.DB.DB.Leadership("cloud", "replica-1", c.log)
 	running.Go(func() { _ = leader.Run(ctx) })
 	s := scheduler.New(scheduler.Config{DB: c.DB.DB, Leader: leader, Policy: placement.Policy{}, Log: c.log, Register: reg, Observer: observer})
-	l := lifecycle.New(lifecycle.Config{DB: c.DB.DB, Leader: veteran{leader, c.listened}, Log: c.log, Register: reg, Observer: observer})
+	l := lifecycle.New(lifecycle.Config{DB: c.DB.DB, Leader: veteran{leader, c.listened}, Log: c.log, Register: reg, Observer: observer, ByDatabaseClock: c.listened > 0})
 	m := metering.New(metering.Config{DB: c.DB.DB, Leader: leader, Log: c.log, Register: reg, Observer: observer})
 	running.Go(func() { _ = s.Run(ctx) })
 	running.Go(func() { _ = l.Run(ctx) })

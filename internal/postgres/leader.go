@@ -156,18 +156,16 @@ func (l *Leadership) step(ctx context.Context) error {
 	defer cancel()
 	began := time.Now()
 	term, leading := l.Term()
+	// Single statements, each its own transaction: one that is paused between two
+	// would keep the row from its successor.
 	var number int64
-	err := l.db.InSystem(ctx, func(tx *Tx) error {
-		var err error
-		if leading {
-			number, err = leaderRenew(ctx, tx, term)
-			if number != 0 || err != nil {
-				return err
-			}
-		}
-		number, err = leaderTake(ctx, tx, l.name, l.holder)
-		return err
-	})
+	var err error
+	if leading {
+		number, err = leaderRenew(ctx, l.db.system, term)
+	}
+	if number == 0 && err == nil {
+		number, err = leaderTake(ctx, l.db.system, l.name, l.holder)
+	}
 	if err != nil {
 		return err // the term stands until the lease is over
 	}
