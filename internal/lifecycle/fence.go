@@ -30,8 +30,12 @@ func (l *Lifecycle) fence(ctx context.Context) error {
 			return err
 		}
 		listened := time.Since(l.cfg.Leader.Since())
+		own := l.silence.of(silent)
 		due := silent[:0:0]
 		for _, n := range silent {
+			if !l.cfg.ByDatabaseClock {
+				n.Silent = min(n.Silent, own[n.ID])
+			}
 			if fenceDue(n, listened, l.cfg.FenceAfter) {
 				due = append(due, n)
 			}

@@ -62,6 +62,9 @@ type Config struct {
 	// FenceAfter is the silence after which a node with a watchdog is fenced;
 	// zero: what its guests' time-out and the margin make.
 	FenceAfter time.Duration
+	// ByDatabaseClock lets the database's clock alone say how long a node is silent:
+	// for tests, in which time passes only there.
+	ByDatabaseClock bool
 }
 
 // Lifecycle is the loops.
@@ -71,11 +74,13 @@ type Lifecycle struct {
 	metrics *metrics
 	// When an instance's progress was last written; touched by Step alone.
 	progressed map[cloud.InstanceID]time.Time
+	silence    silence // touched by Liveness alone
 }
 
 // New makes the loops; Run starts them.
 func New(cfg Config) *Lifecycle {
-	l := &Lifecycle{cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Register), progressed: map[cloud.InstanceID]time.Time{}}
+	l := &Lifecycle{cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Register), progressed: map[cloud.InstanceID]time.Time{},
+		silence: silence{clock: time.Now}}
 	if l.log == nil {
 		l.log = slog.Default()
 	}

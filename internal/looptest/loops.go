@@ -22,7 +22,7 @@ func (w *World) Loops() Loops {
 	quiet, leader := slog.New(slog.DiscardHandler), Leader{DB: w.DB}
 	return Loops{
 		Scheduler: scheduler.New(scheduler.Config{DB: w.DB, Leader: leader, Log: quiet}),
-		Lifecycle: lifecycle.New(lifecycle.Config{DB: w.DB, Leader: leader, Log: quiet}),
+		Lifecycle: lifecycle.New(lifecycle.Config{DB: w.DB, Leader: leader, Log: quiet, ByDatabaseClock: true}),
 		Metering:  metering.New(metering.Config{DB: w.DB, Leader: leader, Log: quiet}),
 	}
 }
