@@ -46,9 +46,7 @@ export function OnStopField({
       <ChoiceCard name={name} value="hold" checked={value === 'hold'} onChange={() => onChange('hold')}>
         <span className="flex flex-wrap justify-between gap-x-3">
           <span className="font-medium">Hold {thing}</span>
-          <span className="tabular-nums">
-            {price === undefined ? 'Not priced' : formatHourly(price, currency)}
-          </span>
+          <span className="tabular-nums">{price === undefined ? '–' : formatHourly(price, currency)}</span>
         </span>
         <span className="text-12 text-fg2">
           Nobody else can take {gpus > 0 ? thing : 'it'}: it starts at once, at any time. Charged as if it

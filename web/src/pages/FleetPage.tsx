@@ -26,8 +26,8 @@ import { NodePanel } from './NodePanel.tsx'
 
 export type FleetSearch = { lens?: 'state' | 'utilisation'; q?: string; sim?: 'hide'; view?: 'map' | 'rows' }
 
-/** So many nodes are shown in full; more become a map. */
-const inFull = 12
+/** A pool of so many nodes is shown in full; a larger one becomes a map. */
+const inFull = 8
 
 export function FleetPage() {
   useTitle('Fleet')
@@ -72,7 +72,7 @@ export function FleetPage() {
       ].sort(),
     [shown],
   )
-  const view = search.view ?? ((shown?.length ?? 0) > inFull ? 'map' : 'rows')
+  const viewOf = (count: number) => search.view ?? (count > inFull ? 'map' : 'rows')
   const go = (change: Partial<FleetSearch>) =>
     void navigate({ search: (old) => ({ ...old, ...change }), replace: true })
   const found = words && shown ? shown.length - dim.size : null
@@ -114,9 +114,10 @@ export function FleetPage() {
                   />
                   <Segmented
                     label="How nodes are shown"
-                    value={view}
-                    onChange={(v) => go({ view: v })}
+                    value={search.view ?? 'auto'}
+                    onChange={(v) => go({ view: v === 'auto' ? undefined : v })}
                     options={[
+                      { value: 'auto', label: 'Auto' },
                       { value: 'rows', label: 'In full' },
                       { value: 'map', label: 'Map' },
                     ]}
@@ -172,9 +173,9 @@ export function FleetPage() {
                 </Panel>
               )}
               {groups.map((g) => (
-                <PoolSection key={g.pool} group={g} view={view}>
+                <PoolSection key={g.pool} group={g} view={viewOf(g.count.nodes)}>
                   {(node) =>
-                    view === 'map' ? (
+                    viewOf(g.count.nodes) === 'map' ? (
                       <NodeCard
                         key={node.id}
                         node={node}
