@@ -41,6 +41,7 @@ clean: ## Stop this folder's cloud, then delete it and all that was built
 	@[ ! -d bin/test-cloud ] || $(SUDO) ./bin/tenond dev --clean --state bin/test-cloud
 	@! mountpoint -q bin/test-cloud || $(SUDO) umount -l bin/test-cloud
 	@[ ! -d bin/registry-cache ] || $(SUDO) rm -rf bin/registry-cache
+	@[ ! -d bin/vm-image-cache ] || $(SUDO) rm -rf bin/vm-image-cache
 	@rm -rf bin web/node_modules
 	@if [ -d web/dist ]; then find web/dist -mindepth 1 ! -name .gitkeep -delete; fi
 
