@@ -76,7 +76,7 @@ func (s *server) console(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case s.cfg.Console != nil && name != "" && name != "index.html" && isFile(s.cfg.Console, name):
 		http.ServeFileFS(w, r, s.cfg.Console, name)
-	case strings.HasPrefix(name, "v1/"), name == "v1", name != "" && strings.Contains(path.Base(name), "."):
+	case strings.HasPrefix(name, "v1/"), name == "v1", name != "" && strings.Contains(path.Base(name), ".") && !strings.HasPrefix(name, "open/"): // open/ is followed by a host
 		w.Header().Set("Content-Security-Policy", dataPolicy)
 		s.noRoute(w, r)
 	case s.cfg.Console == nil:
