@@ -89,6 +89,9 @@ func newCloud(t *testing.T) *cloudUnderTest {
 		if left := Processes(id); len(left) > 0 {
 			t.Errorf("machines are left: %v", left)
 		}
+		if left, _ := filepath.Glob("/sys/fs/cgroup/*/machine*/*tenon-" + id + "-*"); len(left) > 0 {
+			t.Errorf("control groups are left: %v", left)
+		}
 		raw, _ := os.ReadFile("/proc/self/mountinfo")
 		if strings.Contains(string(raw), id) {
 			t.Errorf("mounts are left:\n%s", raw)

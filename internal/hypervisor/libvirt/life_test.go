@@ -432,7 +432,7 @@ func brokenDisk(t *testing.T, path string) string {
 func TestPortsAreTheMachinesOwn(t *testing.T) {
 	c := newCloud(t)
 	spec := c.tiny(t, "inst_a", c.pushDisk(t, tinyDisk(t)))
-	c.start(t, spec)
+	c.start(t, spec) // and left running: the clean-up must end it
 	host, err := net.Listen("tcp", "0.0.0.0:0")
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -59,7 +60,10 @@ func removeCgroups(cloudID string) {
 			return nil
 		})
 		for _, dir := range slices.Backward(dirs) {
-			_ = os.Remove(dir)
+			// The kernel lets go of a group a moment after its last process.
+			for deadline := time.Now().Add(2 * time.Second); errors.Is(os.Remove(dir), unix.EBUSY) && time.Now().Before(deadline); {
+				time.Sleep(pollInterval)
+			}
 		}
 	}
 }
