@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -38,6 +39,7 @@ type breaker struct {
 	mu    sync.Mutex
 	clock time.Duration // by which the host's clock is off, by us
 	cuts  int
+	ours  *exec.Cmd // the supervisor that we started
 }
 
 // allowed is what this host lets us do.
@@ -69,6 +71,9 @@ func (b *breaker) inject(ctx context.Context, r *rand.Rand, kind string) (string
 		name, pid, err := b.victim(r)
 		if err != nil {
 			return "", err
+		}
+		if name == "supervisor" { // nobody above it starts it again but whoever typed `make run`
+			return "kill " + name, b.again(pid)
 		}
 		return "kill " + name, ignoreGone(syscall.Kill(pid, syscall.SIGKILL))
 	case faultStop:
@@ -157,6 +162,10 @@ func (b *breaker) mend() {
 	b.uncut("")
 	b.unfill()
 	b.unjump()
+	if b.ours != nil && b.ours.ProcessState == nil {
+		_ = b.ours.Process.Signal(syscall.SIGTERM)
+		_ = b.ours.Wait()
+	}
 	notes, _ := filepath.Glob(filepath.Join(b.cloud.Run, "*.pid"))
 	for _, n := range notes {
 		if pid, err := b.cloud.PID(strings.TrimSuffix(filepath.Base(n), ".pid")); err == nil {
@@ -185,4 +194,38 @@ func wait(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
+}
+
+// again kills the supervisor and starts it anew, as a person would; it adopts
+// what still runs.
+func (b *breaker) again(pid int) error {
+	command, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil {
+		return err
+	}
+	environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	if err != nil {
+		return err
+	}
+	folder, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
+	if err != nil {
+		return err
+	}
+	console, err := os.OpenFile(filepath.Join(b.cloud.State, "console.txt"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = console.Close() }()
+	if err := ignoreGone(syscall.Kill(pid, syscall.SIGKILL)); err != nil {
+		return err
+	}
+	if b.ours != nil {
+		_ = b.ours.Wait()
+	}
+	argv := strings.Split(strings.TrimSuffix(string(command), "\x00"), "\x00")
+	b.ours = exec.Command(argv[0], argv[1:]...)
+	b.ours.Dir, b.ours.Env = folder, strings.Split(strings.TrimSuffix(string(environment), "\x00"), "\x00")
+	b.ours.Stdout, b.ours.Stderr = console, console
+	b.ours.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return b.ours.Start()
 }

@@ -186,6 +186,8 @@ func (r *round) insist(ctx context.Context, what string, call func() error) erro
 		switch {
 		case err == nil:
 			return nil
+		case known && p.Status == 401 && time.Now().Before(deadline):
+			r.cloud.Reload()
 		case known && p.Status == 500:
 			return fmt.Errorf("%s: a bare 500: %w", what, err)
 		case known && p.Status < 500 && p.Status != 429:

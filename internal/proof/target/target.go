@@ -8,11 +8,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/tenon-cloud/tenon/api"
 )
@@ -28,10 +30,32 @@ type Target struct {
 	Client *api.Client
 
 	NodePorts []string // of the node door, one for each replica
+
+	token atomic.Value
 }
 
-// Open finds the cloud of a state folder.
-func Open(state string) (*Target, error) {
+// present sends the present token: each start of the cloud makes a new one.
+type present struct {
+	t    *Target
+	next http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (p *present) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+p.t.token.Load().(string))
+	return p.next.RoundTrip(r)
+}
+
+// Reload reads the token again, after one was refused.
+func (t *Target) Reload() {
+	if values, err := environment(t.State); err == nil && values["TENON_TOKEN"] != "" {
+		t.token.Store(values["TENON_TOKEN"])
+	}
+}
+
+// environment is what a cloud leaves for scripts.
+func environment(state string) (map[string]string, error) {
 	env, err := os.ReadFile(filepath.Join(state, "tenon.env"))
 	if err != nil {
 		return nil, fmt.Errorf("read the cloud's address (does `make run` run?): %w", err)
@@ -42,6 +66,15 @@ func Open(state string) (*Target, error) {
 		if key, value, ok := strings.Cut(line, "="); ok {
 			values[key] = strings.Trim(value, `'"`)
 		}
+	}
+	return values, nil
+}
+
+// Open finds the cloud of a state folder.
+func Open(state string) (*Target, error) {
+	values, err := environment(state)
+	if err != nil {
+		return nil, err
 	}
 	text, err := os.ReadFile(filepath.Join(state, "cloud.json"))
 	if err != nil {
@@ -55,6 +88,8 @@ func Open(state string) (*Target, error) {
 		return nil, fmt.Errorf("cloud.json has no id: %v", err)
 	}
 	t := &Target{ID: identity.ID, State: state, Run: "/run/tenon-" + identity.ID, Client: api.NewClient(values["TENON_URL"], values["TENON_TOKEN"])}
+	t.token.Store(values["TENON_TOKEN"])
+	t.Client.HTTP.Transport = &present{t, t.Client.HTTP.Transport}
 	t.NodePorts = []string{strconv.Itoa(identity.NodePort)}
 	if t.Client.BaseURL == "" || t.Client.Token == "" {
 		return nil, fmt.Errorf("%s/tenon.env lacks TENON_URL or TENON_TOKEN", state)
