@@ -68,7 +68,7 @@ in the cloud's own registry: push there with docker, crane or skopeo, any user
 name and a Tenon token as the password. A private image elsewhere is read and
 pulled with a project's credential for its registry: --project NAME, or
 --private for the usual project.`,
-		Example: "  tenon image add python docker.io/library/python:3.13\n  tenon image add train default/default/train:v2",
+		Example: "  tenon image add python docker.io/library/python:3.13\n  tenon image add lab default/default/lab:v1 --kind notebook\n  tenon image add train default/default/train:v2",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.client()
 			if err != nil {
@@ -89,6 +89,7 @@ pulled with a project's credential for its registry: --project NAME, or
 		},
 	}
 	add.Flags().StringVar(&in.Description, "description", "", "what it is")
+	add.Flags().StringVar(&in.Kind, "kind", "", "what runs from it: container or notebook; a VM's comes by `tenon image upload`")
 	add.Flags().BoolVar(&private, "private", false, "its registry wants a password: use the project's credential for it (`tenon credential add`)")
 	add.Flags().BoolVar(&in.Offered, "offered", false, "offer it to every organisation (operators)")
 	remove := &cobra.Command{

@@ -27,7 +27,7 @@ var pageTemplate = template.Must(template.New("page").Parse(`<!doctype html>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-{{if .Again}}<meta http-equiv="refresh" content="5">
+{{if .Again}}<meta http-equiv="refresh" content="2">
 {{end}}<title>{{.Title}}</title>
 <style>
 :root { color-scheme: light dark; --page: #faf9f8; --raised: #fff; --line: #e3e0dd; --fg: #231e1b; --fg2: #524c48; --fg3: #6d6763; --on: #1d0f06; --focus: #c9661f; --accent: #e8762d; font: 14px/1.5 "Inter Variable", Inter, system-ui, sans-serif }
