@@ -73,7 +73,7 @@ web-check: ## TypeScript: types, lint and unit tests
 	@sh deploy/web.sh check
 
 browser: setup-tests build ## A journey through the console in Chromium, against a cloud of its own
-	@sh deploy/with-cloud.sh sh deploy/web.sh e2e
+	@TENON_TEST_IMAGES='jupyter' sh deploy/with-cloud.sh sh deploy/web.sh e2e
 
 faults: setup-tests proofs ## The short form of `make soak`: 30 faults on containers, VMs and simulated nodes
 	@TENON_TEST_FLAGS='--simulate-nodes 12' TENON_TEST_IMAGES='debian-12-vm' sh deploy/with-cloud.sh $(SUDO) ./bin/proof/faults --state bin/test-cloud --faults 30 --each 15 --vms 1 --long 0 --kinds kill,stop,restart,cut

@@ -81,7 +81,9 @@ async function step(t, what, work) {
     } catch (e) {
       failed = what
       if (process.env.TENON_SHOTS)
-        await shown.screenshot({ path: `${process.env.TENON_SHOTS}/failed-${what.replaceAll(/\W+/g, '-').slice(0, 40)}.png` })
+        await shown.screenshot({
+          path: `${process.env.TENON_SHOTS}/failed-${what.replaceAll(/\W+/g, '-').slice(0, 40)}.png`,
+        })
       throw e
     }
   })
@@ -148,7 +150,7 @@ async function run(nb, code, timeout = minute) {
     .locator('.input_prompt')
     .filter({ hasText: /\[\d+\]/ })
     .waitFor({ timeout })
-  return (await cell.locator('.output').innerText()).trim()
+  return (await cell.locator('.output_subarea').allTextContents()).join('').trim()
 }
 
 /** bigFile writes random bytes, and gives their sum. */
@@ -456,8 +458,14 @@ test('a notebook from its creation to its end', { timeout: (idleSeconds + 25 * 6
     await main()
       .getByText('it will be stopped')
       .waitFor({ timeout: 7 * minute })
+    while (!(await eventsOf(first)).includes('idle_warning')) {
+      assert.ok(
+        Date.now() - begun < 7 * minute && (await instance()).state === 'running',
+        'warned before it is stopped',
+      )
+      await page.waitForTimeout(500)
+    }
     figure('warned', begun)
-    assert.ok((await eventsOf(first)).includes('idle_warning'))
     assert.deepEqual(await barriers(page), [])
     await stateIs('Stopped', 3 * minute)
     figure('stopped', begun)

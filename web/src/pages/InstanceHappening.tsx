@@ -19,14 +19,20 @@ export function InstanceHappening({ i, project }: { i: Instance; project: string
   if (i.state === 'starting') return <Starting i={i} />
   if (i.state === 'running' && i.idle_stop_at) return <Idle i={i} project={project} />
   if (i.state === 'stopped' && i.held) return <Held i={i} />
+  const idle = i.state === 'stopped' && i.reason === 'idle'
   if (
     i.state === 'failed' ||
-    (i.state === 'stopped' && (i.exit_code !== undefined || i.reason === 'power_off'))
+    (i.state === 'stopped' && !idle && (i.exit_code !== undefined || i.reason === 'power_off'))
   )
     return <Ended i={i} project={project} />
   if (i.state === 'stopped' && dataKept(i.kind))
     return (
       <Notice action={<WithoutGPU i={i} project={project} />}>
+        {idle && (
+          <p className="font-medium">
+            Stopped for idleness <Ago at={i.state_at} />
+          </p>
+        )}
         <p>
           {i.kind === 'vm' ? 'Its disk is' : 'Its home folder is'} kept, and charged as long as it exists.
           {i.gpu_count > 0 && ' Its GPU was given back: a start waits for a free one.'}
