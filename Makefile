@@ -50,7 +50,7 @@ clean: ## Stop this folder's cloud, then delete it and all that was built
 check: setup-tests format vet wall gen-check unit web-check ## Format, vet, staticcheck, walls, contract and schema drift, unit and Postgres tests, TypeScript (10 min at most)
 	@echo 'make check: all passed'
 
-test: check root-test browser faults ## All of `make check`, then containerd, image and browser tests, and some faults (50 min at most)
+test: check root-test replicas browser faults ## All of `make check`, then containerd, image and browser tests, and some faults (50 min at most)
 	@echo 'make test: all passed'
 
 format: ## Check that Go files are formatted
@@ -74,6 +74,9 @@ web-check: ## TypeScript: types, lint and unit tests
 
 browser: setup-tests build ## A journey through the console in Chromium, against a cloud of its own
 	@TENON_TEST_IMAGES='jupyter' sh deploy/with-cloud.sh sh deploy/web.sh e2e
+
+replicas: setup-tests web ## Two control planes on one Postgres: the leader is stopped, and killed
+	@TENON_HA_ROUNDS=3 go test -count=1 -timeout 10m -run TestTheLeader ./cmd/tenond
 
 faults: setup-tests proofs ## The short form of `make soak`: 30 faults on containers, VMs and simulated nodes
 	@TENON_TEST_FLAGS='--simulate-nodes 12' TENON_TEST_IMAGES='debian-12-vm' sh deploy/with-cloud.sh $(SUDO) ./bin/proof/faults --state bin/test-cloud --faults 30 --each 15 --vms 1 --long 0 --kinds kill,stop,restart,cut
@@ -108,4 +111,4 @@ bin/staticcheck-$(STATICCHECK_VERSION):
 	@$(STEP) 'build staticcheck' env GOBIN=$(CURDIR)/bin go install honnef.co/go/tools/cmd/staticcheck@$(STATICCHECK_VERSION)
 	@mv bin/staticcheck $@
 
-.PHONY: help run build web clean check test format vet wall unit root-test web-check browser faults soak bench proofs gen gen-check setup setup-tests
+.PHONY: help run build web clean check test format vet wall unit root-test replicas web-check browser faults soak bench proofs gen gen-check setup setup-tests

@@ -35,7 +35,7 @@ type core struct {
 }
 
 // openCore makes the database ready and opens everything over it.
-func openCore(ctx context.Context, c config, log *slog.Logger) (*core, error) {
+func openCore(ctx context.Context, c config, log *slog.Logger, process string) (*core, error) {
 	master, err := authn.MasterLoad(c.MasterKeyFile)
 	if err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func openCore(ctx context.Context, c config, log *slog.Logger) (*core, error) {
 	if err := postgres.Bootstrap(ctx, postgres.BootstrapConfig{OwnerDSN: c.DatabaseURL, Password: password, CloudID: id, Log: log}); err != nil {
 		return nil, err
 	}
-	db, err := postgres.Open(ctx, postgres.Config{DSN: c.DatabaseURL, Password: password, Log: log})
+	db, err := postgres.Open(ctx, postgres.Config{DSN: c.DatabaseURL, Password: password, Log: log, Process: process})
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +170,7 @@ func migrateCommand() *cobra.Command {
 				return err
 			}
 			log := c.logger()
-			k, err := openCore(cmd.Context(), c, log)
+			k, err := openCore(cmd.Context(), c, log, "")
 			if err != nil {
 				return err
 			}

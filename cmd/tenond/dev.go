@@ -79,7 +79,7 @@ func interrupts() (ctx context.Context, hurry <-chan struct{}, stop func()) {
 // process: no secret passes through an argument or a file.
 func devSetup(ctx context.Context, in devcloud.SetupInput) (out devcloud.SetupResult, err error) {
 	c := config{CloudID: in.CloudID, DatabaseURL: in.OwnerDSN, MasterKeyFile: in.MasterKeyFile, StateDir: in.StateDir}
-	k, err := openCore(ctx, c, slog.New(slog.DiscardHandler))
+	k, err := openCore(ctx, c, slog.New(slog.DiscardHandler), "")
 	if err != nil {
 		return out, err
 	}

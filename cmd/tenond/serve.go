@@ -65,7 +65,8 @@ func serve(ctx context.Context, c config) error {
 	log := c.logger()
 	slog.SetDefault(log)
 	log.Info("control plane starts", "version", version, "config", c)
-	core, err := openCore(ctx, c, log)
+	id := holder()
+	core, err := openCore(ctx, c, log, id)
 	if err != nil {
 		return err
 	}
@@ -85,7 +86,7 @@ func serve(ctx context.Context, c config) error {
 			}
 		})
 	}
-	pool, registry, id := &tunnel.Pool{}, prometheus.NewRegistry(), holder()
+	pool, registry := &tunnel.Pool{}, prometheus.NewRegistry()
 	observer := metrics.Register(registry, metrics.Config{DB: core.db, Version: version, Tunnels: pool.Count, Log: log})
 	if err := core.doors(ctx, c, log, id, pool, registry, observer, run); err != nil {
 		return err

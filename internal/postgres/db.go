@@ -35,6 +35,10 @@ type Config struct {
 	// Password gives a role's password; nil where peer authentication decides.
 	Password func(role string) string
 
+	// Process names this process among the replicas, as Leadership's holder does: a
+	// successor ends the transactions of a leader that has stopped.
+	Process string
+
 	APIConns    int32 // 0: 16
 	SystemConns int32 // 0: 8
 	NodeConns   int32 // 0: 8
@@ -128,7 +132,7 @@ func as(cc *pgx.ConnConfig, cfg Config, role string) {
 	if cc.RuntimeParams == nil {
 		cc.RuntimeParams = map[string]string{}
 	}
-	cc.RuntimeParams["application_name"] = "tenon"
+	cc.RuntimeParams["application_name"] = applicationName(cfg.Process)
 	cc.RuntimeParams["timezone"] = "UTC"
 	cc.RuntimeParams["jit"] = "off" // every query here is short
 }

@@ -83,10 +83,12 @@ type Leadership struct {
 	holder string
 	log    *slog.Logger
 
-	mu    sync.Mutex
-	term  Term
-	since time.Time // when the term began
-	until time.Time // by our own monotonic clock, from before the row was written
+	mu        sync.Mutex
+	term      Term
+	since     time.Time // when the term began
+	ousted    string    // whom we followed; touched by Run alone
+	oustUntil time.Time // we end what it left open until then
+	until     time.Time // by our own monotonic clock, from before the row was written
 }
 
 // Leadership makes a candidate; holder must differ between processes.
@@ -164,13 +166,35 @@ func (l *Leadership) step(ctx context.Context) error {
 		number, err = leaderRenew(ctx, l.db.system, term)
 	}
 	if number == 0 && err == nil {
+		if err := l.oust(ctx); err != nil {
+			return err
+		}
 		number, err = leaderTake(ctx, l.db.system, l.name, l.holder)
 	}
 	if err != nil {
 		return err // the term stands until the lease is over
 	}
 	l.set(Term{Name: l.name, Holder: l.holder, Number: number}, began.Add(leaseFor))
+	if number != 0 && time.Now().Before(l.oustUntil) {
+		return l.db.evict(ctx, l.ousted)
+	}
 	return nil
+}
+
+// oust ends what a holder whose lease is over still keeps locked.
+func (l *Leadership) oust(ctx context.Context) error {
+	var holder string
+	err := l.db.system.QueryRow(ctx, `SELECT holder FROM leader WHERE name = $1 AND expires_at <= clock_timestamp()`, l.name).Scan(&holder)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil
+	case err != nil:
+		return fmt.Errorf("look at the leader %s: %w", l.name, err)
+	case holder == "" || holder == l.holder:
+		return nil
+	}
+	l.ousted, l.oustUntil = holder, time.Now().Add(evictFor)
+	return l.db.evict(ctx, holder)
 }
 
 func (l *Leadership) set(term Term, until time.Time) {
