@@ -36,7 +36,7 @@ func main() {
 	vms := flag.Int("vms", 2, "VMs at a time; 0: none")
 	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "repeats the same choices")
 	settle := flag.Duration("settle", 6*time.Minute, "how long a round may take to come to rest")
-	long := flag.Int("long", 1, "network cuts a round that last until the node is fenced")
+	long := flag.Int("long", 1, "network cuts in all that last until the node is fenced")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
