@@ -108,7 +108,7 @@ async function goTo(name) {
 }
 
 /** opened clicks something that opens a tab, and gives the tab. */
-async function opened(click, from = page) {
+async function opened(click) {
   const [popup] = await Promise.all([context.waitForEvent('page'), click()])
   popup.setDefaultTimeout(30 * seconds)
   popup.on('websocket', (ws) => {
@@ -130,7 +130,7 @@ const fileList = (t) => t.locator('#notebook_list .list_item').first().waitFor({
 /** openFile opens the welcome notebook and waits for its kernel. */
 async function openFile(t) {
   await t.getByRole('link', { name: 'notebooks', exact: true }).click()
-  const nb = await opened(() => t.getByRole('link', { name: 'welcome.ipynb' }).click(), t)
+  const nb = await opened(() => t.getByRole('link', { name: 'welcome.ipynb' }).click())
   await nb.locator('.code_cell').first().waitFor({ timeout: minute })
   await nb.locator('.kernel_idle_icon').waitFor({ timeout: minute })
   return nb
@@ -448,7 +448,8 @@ test('a notebook from its creation to its end', { timeout: (idleSeconds + 25 * 6
     await goTo(second)
     const other = await openNotebook()
     const busy = await openFile(other)
-    await run(busy, 'import time; time.sleep(900)', 0)
+    await run(busy, null)
+    await run(busy, 'import time; time.sleep(1800)', 0)
     await busy.locator('.kernel_busy_icon').waitFor()
     shown = page
     await page.bringToFront()
@@ -471,9 +472,10 @@ test('a notebook from its creation to its end', { timeout: (idleSeconds + 25 * 6
     figure('stopped', begun)
     assert.equal((await instance()).reason, 'idle')
     await main().getByText('Its home folder is kept').waitFor()
-    const other2 = await instance(second)
-    assert.equal(other2.state, 'running', 'the busy one goes on')
-    assert.equal(other2.idle_since, undefined)
+    await busy.locator('.kernel_busy_icon').waitFor()
+    const goesOn = await instance(second)
+    assert.equal(goesOn.state, 'running', 'the busy one goes on')
+    assert.equal(goesOn.idle_since, undefined)
     assert.ok(!(await eventsOf(second)).includes('idle_warning'))
     await ask(bearer, 'PATCH', `/v1/projects/${project}`, { idle_stop_seconds: null })
     await busy.close({ runBeforeUnload: false })
