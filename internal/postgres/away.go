@@ -15,7 +15,14 @@ import (
 // away turns the loss of the server into an error that says so: the caller may
 // try again in a moment. What was under way may have happened or not.
 func away(ctx context.Context, err error) error {
-	if err == nil || ctx.Err() != nil || !isAway(err) {
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	if Code(err) == "53100" {
+		return cloud.E(cloud.KindUnavailable, "storage_full", "the control plane's storage is full: nothing can be changed now").
+			WithHint("nothing was changed; try again when an operator has made room").Wrap(err)
+	}
+	if !isAway(err) {
 		return err
 	}
 	return cloud.E(cloud.KindUnavailable, "database_unavailable", "the control plane's database does not answer just now").
@@ -23,11 +30,11 @@ func away(ctx context.Context, err error) error {
 }
 
 // isAway tells a server that is down, starting, stopping or cut off from one
-// that refuses: classes 08 (connection) and 57P0x (operator intervention), and
-// whatever the network says.
+// that refuses: classes 08 (connection), 53 (resources), 57P0x (operator
+// intervention) and 58 (the system under it), and whatever the network says.
 func isAway(err error) bool {
 	if code := Code(err); code != "" {
-		return strings.HasPrefix(code, "08") || strings.HasPrefix(code, "57P0") || code == "53300"
+		return strings.HasPrefix(code, "08") || strings.HasPrefix(code, "53") || strings.HasPrefix(code, "57P0") || strings.HasPrefix(code, "58")
 	}
 	var connect *pgconn.ConnectError
 	var network net.Error

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,31 +11,29 @@ import (
 	"github.com/tenon-cloud/tenon/internal/cloud"
 )
 
-func TestALostServerIsUnavailableAndARefusalIsNot(t *testing.T) {
+// What is the server's trouble is never the caller's bare 500: it says that the
+// same may work in a moment.
+func TestTroubleOfTheServerSaysSo(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		err  error
-		away bool
+		code string // empty: passed on as it is
 	}{
-		"starting up":        {&pgconn.PgError{Code: "57P03"}, true},
-		"told to shut down":  {&pgconn.PgError{Code: "57P01"}, true},
-		"connection lost":    {fmt.Errorf("read: %w", io.ErrUnexpectedEOF), true},
-		"too many clients":   {&pgconn.PgError{Code: "53300"}, true},
-		"connection closed":  {errors.New("conn closed"), true},
-		"a unique violation": {&pgconn.PgError{Code: "23505"}, false},
-		"a mistake of ours":  {errors.New("scan: wrong type"), false},
+		"disk full":         {&pgconn.PgError{Code: "53100"}, "storage_full"},
+		"too many clients":  {&pgconn.PgError{Code: "53300"}, "database_unavailable"},
+		"an I/O error":      {&pgconn.PgError{Code: "58030"}, "database_unavailable"},
+		"shutting down":     {&pgconn.PgError{Code: "57P01"}, "database_unavailable"},
+		"cut off":           {io.ErrUnexpectedEOF, "database_unavailable"},
+		"a broken rule":     {&pgconn.PgError{Code: "23514"}, ""},
+		"a statement of us": {&pgconn.PgError{Code: "42703"}, ""},
 	} {
-		if got := cloud.KindOf(away(context.Background(), c.err)) == cloud.KindUnavailable; got != c.away {
-			t.Errorf("%s: unavailable is %v, want %v", name, got, c.away)
-		}
-	}
-}
-
-func TestWhatIsNoTextIsItsSendersFault(t *testing.T) {
-	t.Parallel()
-	for _, code := range []string{"22021", "22P05"} {
-		if got := cloud.KindOf(noText(fmt.Errorf("find: %w", &pgconn.PgError{Code: code}))); got != cloud.KindInvalid {
-			t.Errorf("%s is %s", code, got)
+		var e *cloud.Error
+		got := away(t.Context(), fmt.Errorf("write: %w", c.err))
+		switch {
+		case c.code == "" && errors.As(got, &e):
+			t.Errorf("%s: %v", name, got)
+		case c.code != "" && (!errors.As(got, &e) || e.Code != c.code || e.Kind != cloud.KindUnavailable):
+			t.Errorf("%s: %v", name, got)
 		}
 	}
 }
