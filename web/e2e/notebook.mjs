@@ -425,6 +425,7 @@ test('a notebook from its creation to its end', { timeout: (idleSeconds + 25 * 6
         [],
         'no WebSocket was ever silent for so long',
       )
+      bearer = await bearerOf() // the one before lasted ten minutes
       const asked = Date.now()
       assert.equal(await run(nb, 'print(os.getpid(), kept)'), said, 'the same kernel, with its variables')
       figure(
@@ -476,7 +477,9 @@ test('a notebook from its creation to its end', { timeout: (idleSeconds + 25 * 6
     const goesOn = await instance(second)
     assert.equal(goesOn.state, 'running', 'the busy one goes on')
     assert.equal(goesOn.idle_since, undefined)
-    assert.ok(!(await eventsOf(second)).includes('idle_warning'))
+    // one that the policy found idle may have been warned before its kernel was seen busy
+    const last = (await eventsOf(second)).find((verb) => verb.startsWith('idle_'))
+    assert.notEqual(last, 'idle_warning')
     await ask(bearer, 'PATCH', `/v1/projects/${project}`, { idle_stop_seconds: null })
     await busy.close({ runBeforeUnload: false })
     await other.close()
