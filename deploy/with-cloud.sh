@@ -19,8 +19,10 @@ export TENON_ADMIN_PASSWORD
 
 # away removes the cloud and the file system that it had to itself.
 away() {
-	$sudo ./bin/tenond dev --state "$state" --clean
-	if mountpoint -q "$state"; then
+	if ! mountpoint -q "$state"; then
+		$sudo ./bin/tenond dev --state "$state" --clean
+	else # a mount point can't be deleted while it is one
+		$sudo ./bin/tenond dev --state "$state" --clean 2>/dev/null || true
 		$sudo umount "$state" || $sudo umount -l "$state"
 	fi
 	$sudo rm -f "$disk"
