@@ -93,7 +93,7 @@ func (g *Gateway) notRunning(w http.ResponseWriter, r *http.Request, v app.Visit
 	case i.State == cloud.StateStopped || i.State == cloud.StateFailed:
 		text += "Start it in the console, then load this page again."
 	}
-	page(w, r, http.StatusServiceUnavailable, pageText{Title: i.Name + " is " + string(i.State), Text: text, Link: g.consolePage(i), LinkText: "Show it in the console", Again: waits})
+	page(w, r, http.StatusServiceUnavailable, pageText{Title: i.Name + " is " + string(i.State), Text: text, Link: g.consolePage(i), LinkText: "Show it in the console", Again: waits || i.State == cloud.StateStopping})
 }
 
 // sentence makes one of a message, with a blank after it.
