@@ -19,12 +19,22 @@ type Opening struct {
 
 // Open makes the first visit to a web server inside an instance possible.
 func (a *App) Open(ctx context.Context, c Call, project, instance string, port int) (Opening, error) {
-	i, err := a.InstanceFor(ctx, c, authz.InstanceOpen, project, instance, false)
+	i, err := a.openable(ctx, c, project, instance)
 	if err != nil {
 		return Opening{}, err
 	}
 	t, err := a.ticket(c, i, ticketOpen, port)
 	return Opening{InstanceID: i.ID, Port: port, Ticket: t.Ticket, ExpiresAt: t.ExpiresAt}, err
+}
+
+// openable is InstanceFor without what was deleted, which is still found by its
+// id: its address is no other's, and nothing is there.
+func (a *App) openable(ctx context.Context, c Call, project, instance string) (cloud.Instance, error) {
+	i, err := a.InstanceFor(ctx, c, authz.InstanceOpen, project, instance, false)
+	if err == nil && i.State == cloud.StateDeleted {
+		return cloud.Instance{}, cloud.NotFound("instance", instance)
+	}
+	return i, err
 }
 
 // Visit is a browser's standing at one port of one instance.
@@ -64,6 +74,6 @@ func (a *App) VisitGoesOn(ctx context.Context, pass string, instance cloud.Insta
 		return Visit{}, err
 	}
 	c := Call{Actor: p.Actor}
-	i, err := a.InstanceFor(ctx, c, authz.InstanceOpen, p.ProjectID.String(), instance.String(), false)
+	i, err := a.openable(ctx, c, p.ProjectID.String(), instance.String())
 	return Visit{Call: c, Instance: i, Port: port}, err
 }

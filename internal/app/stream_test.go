@@ -180,4 +180,10 @@ func TestVisitsBeginOnceAndOnlyWhereTheyAreFor(t *testing.T) {
 	wantCode(t, "a pass of another port", err, cloud.KindNotFound, "not_found")
 	_, err = h.Authenticate(ctx, pass, "")
 	wantCode(t, "a pass is no access token", err, cloud.KindUnauthenticated, "token_malformed")
+
+	must(h.InstanceDelete(ctx, h.admin, "default", "web-1", 0))
+	_, err = h.VisitGoesOn(ctx, pass, one.ID, 8888)
+	wantCode(t, "a pass of what was deleted", err, cloud.KindNotFound, "not_found")
+	_, err = h.Open(ctx, h.admin, "default", one.ID.String(), 8888)
+	wantCode(t, "opening what was deleted", err, cloud.KindNotFound, "not_found")
 }
