@@ -52,9 +52,11 @@ func bodies(image, flavor string) map[string]string {
 	create := `{"name": "web-7", "image": "` + image + `", "flavor": "` + flavor + `"}`
 	return map[string]string{
 		"instance.create": create, "instance.dry_run": create,
-		"project.update": `{"display_name": "Taken over"}`,
-		"quota.update":   `{"items": [{"resource": "vcpu", "limit": null}]}`,
-		"member.create":  `{"email": "thief@acme.test", "role": "owner", "password": "a password for tests"}`,
+		"instance.update":            `{"on_node_loss": "wait"}`,
+		"registry_credential.create": `{"host": "registry.acme.test", "username": "x", "password": "y"}`,
+		"project.update":             `{"display_name": "Taken over"}`,
+		"quota.update":               `{"items": [{"resource": "vcpu", "limit": null}]}`,
+		"member.create":              `{"email": "thief@acme.test", "role": "owner", "password": "a password for tests"}`,
 	}
 }
 

@@ -31,8 +31,8 @@ func TestDataGoesToItsNode(t *testing.T) {
 		t.Errorf("with its node out of the pool: %+v", d.Refusal)
 	}
 	none := Snapshot{Nodes: []Node{node(3, "container", "notebook")}}
-	if d := Decide(none, []Request{ask}, Policy{}).Decisions[0]; d.Refusal == nil || !d.Refusal.NeverFits || d.Refusal.Reasons[0].Code != KindUnsupported {
-		t.Errorf("a VM where none can run: %+v", d.Refusal)
+	if d := Decide(none, []Request{ask}, Policy{}).Decisions[0]; d.Refusal == nil || d.Refusal.NeverFits || d.Refusal.Reasons[0].Code != KindUnsupported {
+		t.Errorf("a VM where none can run now: %+v", d.Refusal)
 	}
 	if n := Room(all, ask); n != 8 {
 		t.Errorf("room for %d, want 4 on each node that runs VMs", n)

@@ -121,7 +121,7 @@ var codes = []struct {
 	{Behind, "request", "ahead and also waiting"},
 	{NodeNotReady, "node", "not ready"},
 	{NodeDrained, "node", "drained"},
-	{KindUnsupported, "node", "can't run instances of this kind"},
+	{KindUnsupported, "node", "can't run instances of this kind now"},
 	{NodeNoGPU, "node", "no GPU"},
 	{NodeFewGPUs, "node", "some fitting GPUs, but fewer than asked"},
 	{NodeVCPU, "node", "not enough vCPU free"},

@@ -21,7 +21,9 @@ func Room(s Snapshot, r Request) int {
 
 // room is how many members a node could take if it were empty and ready.
 func (n *node) room(w *want) int {
-	if !n.takes(w) {
+	// Kinds come and go with an engine that is started again, so they are no reason
+	// for never.
+	if !w.home.IsZero() && w.home != n.src.ID {
 		return 0
 	}
 	return n.roomFor(w, n.src.VCPU, n.src.MemoryMiB, n.allDevices)
