@@ -43,7 +43,11 @@ var DebianVM = Image{
 		// The host answers for names at the gateway; nothing else is asked.
 		{"etc/systemd/resolved.conf.d/tenon.conf", "[Resolve]\nLLMNR=no\nMulticastDNS=no\nFallbackDNS=\n", 0o644},
 		{"etc/systemd/journald.conf.d/tenon.conf", "[Journal]\nStorage=persistent\nSystemMaxUse=64M\n", 0o644},
-		{"etc/systemd/system.conf.d/tenon.conf", "[Manager]\nDefaultTimeoutStopSec=20s\n", 0o644},
+		// Emulated, a boot may take minutes, and a console that came late must not be
+		// given up.
+		{"etc/systemd/system.conf.d/tenon.conf", "[Manager]\nDefaultTimeoutStopSec=20s\nDefaultTimeoutStartSec=600s\nDefaultDeviceTimeoutSec=600s\n", 0o644},
+		{"etc/systemd/system/dev-ttyS0.device.d/tenon.conf", "[Unit]\nJobRunningTimeoutSec=infinity\n", 0o644},
+		{"etc/systemd/system/systemd-resolved.service.d/tenon.conf", "[Service]\nTimeoutStartSec=600s\nWatchdogSec=0\n", 0o644},
 	},
 }
 

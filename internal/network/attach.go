@@ -57,6 +57,9 @@ func (n *Network) Attach(ctx context.Context, id string, ids IDRange) (Attachmen
 }
 
 func (n *Network) plug(ctx context.Context, a *Attachment) error {
+	if err := n.settleReservations(); err != nil {
+		return err
+	}
 	list, err := n.cniConfig()
 	if err != nil {
 		return err

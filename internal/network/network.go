@@ -111,6 +111,9 @@ func (n *Network) Up(ctx context.Context) error {
 	if err := n.ensureBridge(); err != nil {
 		return err
 	}
+	if err := n.settleReservations(); err != nil {
+		return err
+	}
 	if err := n.enableForwarding(); err != nil {
 		return err
 	}
@@ -139,8 +142,8 @@ func (n *Network) Close() {
 	n.closed.Wait()
 }
 
-// Down removes everything of this cloud from the host's network; the subnet
-// stays remembered. It works without Up and after a crash.
+// Down removes everything of this cloud from the host's network; the subnet and
+// the addresses of disks that are there stay remembered. It works without Up and after a crash.
 func (n *Network) Down(ctx context.Context) error {
 	n.Close()
 	errs := []error{n.stopDNS()}

@@ -22,22 +22,26 @@ import (
 // A VM has no namespace of the host's: its place is a tap device on the bridge,
 // with an address of the same pool, and pinned to it as a container's port is.
 
-// AttachVM gives a VM a tap device and an address; it is idempotent.
-func (n *Network) AttachVM(ctx context.Context, id string) (Attachment, error) {
+// AttachVM gives a VM a tap device and an address; it is idempotent. While the
+// folder of its disk is there the address stays its own, even when it is detached.
+func (n *Network) AttachVM(ctx context.Context, id, disk string) (Attachment, error) {
 	if a, ok := n.LookupVM(id); ok {
-		return a, nil
+		if _, held := n.reserved(id); held {
+			return a, nil
+		}
+		return a, n.reserve(id, reservation{Address: a.Address, While: disk})
 	}
 	if err := n.DetachVM(ctx, id); err != nil { // what a crash left half made
 		return Attachment{}, err
 	}
 	a := Attachment{ID: id, VM: true, Gateway: n.Gateway().String(), Port: n.TapName(id), MAC: n.vmMAC(id).String()}
-	if err := n.plugVM(ctx, &a); err != nil {
+	if err := n.plugVM(ctx, &a, disk); err != nil {
 		return a, errors.Join(err, n.DetachVM(context.WithoutCancel(ctx), id))
 	}
 	return a, nil
 }
 
-func (n *Network) plugVM(ctx context.Context, a *Attachment) error {
+func (n *Network) plugVM(ctx context.Context, a *Attachment, disk string) error {
 	// Written first with no address: whatever a crash leaves is found by it.
 	if err := n.writeAttachment(*a); err != nil {
 		return err
@@ -47,6 +51,9 @@ func (n *Network) plugVM(ctx context.Context, a *Attachment) error {
 		return err
 	}
 	a.Address = address
+	if err := n.reserve(a.ID, reservation{Address: address, While: disk}); err != nil {
+		return err
+	}
 	bridge, err := netlink.LinkByName(n.bridge)
 	if err != nil {
 		return fmt.Errorf("find bridge %s: %w", n.bridge, err)
@@ -79,8 +86,15 @@ func (n *Network) plugVM(ctx context.Context, a *Attachment) error {
 	return n.writeAttachment(*a)
 }
 
-// lease takes an address from the pool that containers use.
+// lease takes an address from the pool that containers use, or the one that is
+// reserved.
 func (n *Network) lease(ctx context.Context, id string) (string, error) {
+	if err := n.settleReservations(); err != nil {
+		return "", err
+	}
+	if r, ok := n.reserved(id); ok {
+		return r.Address, nil
+	}
 	list, err := n.cniConfig()
 	if err != nil {
 		return "", err
@@ -133,7 +147,7 @@ func (n *Network) DetachVM(ctx context.Context, id string) error {
 			return fmt.Errorf("delete tap %s: %w", n.TapName(id), err)
 		}
 	}
-	n.forgetLease(id)
+	n.dropLease(id)
 	if err := os.RemoveAll(n.attachFile(id)); err != nil {
 		return fmt.Errorf("forget attachment: %w", err)
 	}

@@ -2,6 +2,7 @@ package network
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -67,35 +68,16 @@ func answered(t *testing.T, tap *os.File, as net.HardwareAddr, from, gateway net
 }
 
 func TestMachinesAreHeldToTheirAddress(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("not root: taps can't be made")
-	}
-	for _, program := range []string{"nft", "dnsmasq"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("%s is not installed", program)
-		}
-	}
-	n, err := New(Config{CloudID: fmt.Sprintf("%08x", rand.Uint32()), StateDir: t.TempDir(), RunDir: t.TempDir()})
+	n := upForVMs(t)
+	a, err := n.AttachVM(t.Context(), "inst_a", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		if err := n.Down(t.Context()); err != nil {
-			t.Errorf("down: %v", err)
-		}
-	}()
-	if err := n.Up(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	a, err := n.AttachVM(t.Context(), "inst_a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := n.AttachVM(t.Context(), "inst_b")
+	b, err := n.AttachVM(t.Context(), "inst_b", t.TempDir())
 	if err != nil || b.Address == a.Address || b.MAC == a.MAC || b.Port == a.Port {
 		t.Fatalf("two machines got %+v and %+v (%v)", a, b, err)
 	}
-	if again, err := n.AttachVM(t.Context(), "inst_a"); err != nil || again != a {
+	if again, err := n.AttachVM(t.Context(), "inst_a", t.TempDir()); err != nil || again != a {
 		t.Errorf("attached again it is %+v (%v), not %+v", again, err, a)
 	}
 	// A firewall that is written anew, as after a restart, must still know them.
@@ -126,11 +108,76 @@ func TestMachinesAreHeldToTheirAddress(t *testing.T) {
 	if left := n.AttachedVMs(); len(left) > 0 {
 		t.Errorf("still attached: %v", left)
 	}
-	leases, _ := filepath.Glob(filepath.Join(n.leaseDir(), n.cniNetwork(), "1*"))
-	if len(leases) > 0 {
-		t.Errorf("addresses are left: %v", leases)
-	}
 	if _, err := net.InterfaceByName(a.Port); err == nil {
 		t.Error("its tap is left")
+	}
+}
+
+func upForVMs(t *testing.T) *Network {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("not root: taps can't be made")
+	}
+	for _, program := range []string{"nft", "dnsmasq"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("%s is not installed", program)
+		}
+	}
+	n, err := New(Config{CloudID: fmt.Sprintf("%08x", rand.Uint32()), StateDir: t.TempDir(), RunDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.Down(context.Background()); err != nil {
+			t.Errorf("down: %v", err)
+		}
+	})
+	if err := n.Up(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestAnAddressIsKeptWithTheDisk through stops, through others that come, and
+// through the network's own end, and is free again when the disk is gone.
+func TestAnAddressIsKeptWithTheDisk(t *testing.T) {
+	n := upForVMs(t)
+	disk := filepath.Join(t.TempDir(), "vol_a")
+	if err := os.Mkdir(disk, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	first, err := n.AttachVM(t.Context(), "inst_a", disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, between := range map[string]func() error{
+		"a stop":                func() error { return nil },
+		"the network's own end": func() error { return errors.Join(n.Down(t.Context()), n.Up(t.Context())) },
+	} {
+		if err := n.DetachVM(t.Context(), "inst_a"); err != nil {
+			t.Fatal(err)
+		}
+		if err := between(); err != nil {
+			t.Fatal(err)
+		}
+		// The pool is told to begin where it would give the same address.
+		last := filepath.Join(n.leaseDir(), n.cniNetwork(), "last_reserved_ip.0")
+		if err := os.RemoveAll(last); err != nil {
+			t.Fatal(err)
+		}
+		other, err := n.AttachVM(t.Context(), "inst_b", t.TempDir())
+		if err != nil || other.Address == first.Address {
+			t.Fatalf("after %s another got %s (%v)", name, other.Address, err)
+		}
+		again, err := n.AttachVM(t.Context(), "inst_a", disk)
+		if err != nil || again != first {
+			t.Fatalf("after %s it is %+v (%v), not %+v", name, again, err, first)
+		}
+	}
+	if err := errors.Join(n.DetachVM(t.Context(), "inst_a"), os.Remove(disk)); err != nil {
+		t.Fatal(err)
+	}
+	if next, err := n.AttachVM(t.Context(), "inst_c", t.TempDir()); err != nil || next.Address != first.Address {
+		t.Errorf("once the disk is gone another gets %s (%v), not %s", next.Address, err, first.Address)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/crypto/ssh"
+
 	"github.com/tenon-cloud/tenon/internal/hypervisor"
 	"github.com/tenon-cloud/tenon/internal/imagebuild"
 	"github.com/tenon-cloud/tenon/internal/nodewire"
@@ -105,5 +107,44 @@ func TestDebianBoots(t *testing.T) {
 	if err := c.Remove(t.Context(), "inst_deb", true); err != nil {
 		t.Fatal(err)
 	}
+	c.startsElsewhere(t, spec, g.Address, signer)
 	c.nothingLeft(t, "inst_deb")
+}
+
+// startsElsewhere starts a machine again whose address has gone to another while
+// it was off (its reservation is taken from it): its system, set up with the first
+// one, must still be reached at what it is given now.
+func (c *cloudUnderTest) startsElsewhere(t *testing.T, spec hypervisor.Spec, first string, signer ssh.Signer) {
+	t.Helper()
+	if err := os.RemoveAll(filepath.Join(c.state, "network", "reserved")); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.net.DetachVM(t.Context(), spec.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(c.state, "network", "leases", "tenon-"+c.id, "last_reserved_ip.0")); err != nil {
+		t.Fatal(err)
+	}
+	if other, err := c.net.AttachVM(t.Context(), "inst_other", t.TempDir()); err != nil || other.Address != first {
+		t.Fatalf("another was to get %s, and has %s (%v)", first, other.Address, err)
+	}
+	spec.Epoch, spec.Devices = 2, nil
+	began := time.Now()
+	g := c.start(t, spec)
+	if g.Address == first {
+		t.Fatalf("two machines have %s", first)
+	}
+	client := c.login(t, spec.ID, signer, 8*time.Minute)
+	t.Logf("SSH at its new address %s (it was %s) after %s", g.Address, first, time.Since(began).Round(time.Second))
+	if got := shell(t, client, "ip -4 -o addr show eth0"); !strings.Contains(got, g.Address) || strings.Contains(got, first) {
+		t.Errorf("it has %q, want %s only", got, g.Address)
+	}
+	if _, err := c.Stop(t.Context(), spec.ID, 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{spec.ID, "inst_other"} {
+		if err := c.Remove(t.Context(), id, true); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

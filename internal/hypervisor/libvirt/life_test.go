@@ -297,7 +297,7 @@ func TestEveryStepMayBeTheLast(t *testing.T) {
 	img := c.pushDisk(t, tinyDisk(t))
 	spec := c.tiny(t, "inst_a", img)
 	for name, part := range map[string]func() error{
-		"network":  func() error { _, err := c.net.AttachVM(t.Context(), "inst_a"); return err },
+		"network":  func() error { _, err := c.net.AttachVM(t.Context(), "inst_a", spec.Folders["vol_inst_a"]); return err },
 		"prepared": func() error { return c.Prepare(t.Context(), spec, nil) },
 		"bound": func() error {
 			return errors.Join(c.Prepare(t.Context(), spec, nil), c.makeMachineDir(t.Context(), spec))

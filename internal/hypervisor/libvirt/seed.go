@@ -63,7 +63,9 @@ func userPart(keys []string, theirs []byte) ([]byte, error) {
 			"sudo": "ALL=(ALL) NOPASSWD:ALL", "groups": "adm, sudo",
 		},
 		"ssh_authorized_keys": keys,
-		"growpart":            map[string]any{"mode": "auto", "devices": []string{"/"}},
+		// Its address is what the settings say now, and not what they said at first.
+		"updates":  map[string]any{"network": map[string]any{"when": []string{"boot-new-instance", "boot"}}},
+		"growpart": map[string]any{"mode": "auto", "devices": []string{"/"}},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("write settings: %w", err)

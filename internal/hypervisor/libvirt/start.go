@@ -49,7 +49,11 @@ func (d *Driver) Prepare(ctx context.Context, spec hypervisor.Spec, progress hyp
 			return err
 		}
 	}
-	if _, err := d.net.AttachVM(ctx, spec.ID); err != nil {
+	folder, err := rootFolder(spec)
+	if err != nil {
+		return err
+	}
+	if _, err := d.net.AttachVM(ctx, spec.ID, folder); err != nil {
 		return &hypervisor.Failure{Reason: nodewire.ReasonNetwork, Message: "the node could not give it an address", Err: err}
 	}
 	return nil

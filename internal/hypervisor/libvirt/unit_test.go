@@ -193,6 +193,9 @@ func TestSeedJoinsOursAndTheirs(t *testing.T) {
 		t.Errorf("the tenant's part became %q", got["text/plain"])
 	}
 	ours := got["text/cloud-config"]
+	if !strings.Contains(ours, `"updates":{"network":{"when":["boot-new-instance","boot"]}}`) {
+		t.Errorf("a new address would not be taken up at a later boot: %s", ours)
+	}
 	var config struct {
 		User map[string]any `json:"user"`
 		Keys []string       `json:"ssh_authorized_keys"`
