@@ -123,6 +123,7 @@ type DryRunResult struct {
 	FreeNow            int      `json:"free_now" doc:"How many of this flavor fit in the pool now"`
 	Ahead              int      `json:"ahead" doc:"How many instances wait already"`
 	Reasons            []Reason `json:"reasons,omitempty" doc:"Why it would wait"`
+	NeverFits          bool     `json:"never_fits" doc:"No node of the pool could take it, were it empty: it would wait for ever"`
 	Pool               string   `json:"pool"`
 	Simulated          bool     `json:"simulated" doc:"It would get simulated GPUs"`
 }

@@ -12,6 +12,8 @@ type Flavor struct {
 	Currency           string    `json:"currency,omitempty"`
 	FreeNow            int       `json:"free_now" doc:"How many fit now in the ordinary pools"`
 	FreeSimulatedNow   int       `json:"free_simulated_now" doc:"How many fit now in simulated pools, which are counted apart"`
+	Served             bool      `json:"served" doc:"An ordinary pool has a node that could take it, were it empty; false: it would wait for ever"`
+	ServedSimulated    bool      `json:"served_simulated" doc:"The same of simulated pools"`
 	CreatedAt          time.Time `json:"created_at"`
 }
 

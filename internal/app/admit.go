@@ -370,6 +370,7 @@ func (a *App) dryRun(ctx context.Context, c Call, w wish) (DryRun, error) {
 	d := plan.Decisions[at]
 	out.StartsNow = d.Refusal == nil
 	if d.Refusal != nil {
+		out.NeverFits = d.Refusal.NeverFits
 		for _, r := range d.Refusal.Reasons {
 			out.Reasons = append(out.Reasons, Reason{Reason: string(r.Code), Message: r.String(), Count: r.Count})
 		}

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/tenon-cloud/tenon/internal/authz"
@@ -44,11 +45,28 @@ func offer(f cloud.Flavor, now tariff, nodes []postgres.FleetNode) FlavorOffer {
 	o.PricePerHourMicros, o.Priced = now.rate(f.Shape)
 	o.FreeNow = fits(nodes, f.Shape, func(n postgres.FleetNode) bool { return !n.PoolSimulated })
 	o.FreeSimulated = fits(nodes, f.Shape, func(n postgres.FleetNode) bool { return n.PoolSimulated })
+	o.Served = served(nodes, f.Shape, func(n postgres.FleetNode) bool { return !n.PoolSimulated })
+	o.ServedSimulated = served(nodes, f.Shape, func(n postgres.FleetNode) bool { return n.PoolSimulated })
 	if f.Shape.GPUCount > 0 {
 		o.ProfileName = gpu.DisplayName(f.Shape.GPUModel, f.Shape.GPUProfile)
 		o.ModelName = gpu.DisplayName(f.Shape.GPUModel, gpu.Whole)
 	}
 	return o
+}
+
+// served tells whether any node could take the shape, were it empty and well.
+func served(nodes []postgres.FleetNode, s cloud.Shape, in func(postgres.FleetNode) bool) bool {
+	return slices.ContainsFunc(nodes, func(n postgres.FleetNode) bool {
+		if !in(n) || n.VCPU < s.VCPU || n.MemoryMiB < s.MemoryMiB {
+			return false
+		}
+		all := postgres.FleetNode{GPUs: slices.Clone(n.GPUs)}
+		for i := range all.GPUs {
+			g := &all.GPUs[i]
+			g.State, g.Taken, g.Media = cloud.GPUReady, nil, false
+		}
+		return s.GPUCount == 0 || devices(all, s) >= s.GPUCount
+	})
 }
 
 // FlavorCreate offers a shape. A MIG profile may be spelled in any way that is

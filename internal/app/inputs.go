@@ -84,6 +84,8 @@ type FlavorOffer struct {
 	Priced             bool // false: part of it has no price yet
 	FreeNow            int  // in pools that are not simulated
 	FreeSimulated      int
+	Served             bool // a node of such a pool could take it, were it empty
+	ServedSimulated    bool
 	ProfileName        string // the slice's display name: 1g.10gb
 	ModelName          string // H100 80 GB
 }
@@ -190,6 +192,7 @@ type DryRun struct {
 	FreeNow            int      // how many of this flavor fit in the pool now
 	Ahead              int      // instances that wait already
 	Reasons            []Reason // why it would wait
+	NeverFits          bool     // no node of the pool could take it, were it empty
 	Pool               string
 	Simulated          bool
 }

@@ -261,15 +261,35 @@ func TestDryRunAndNoWait(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	free := map[string]int{}
+	free, served := map[string]int{}, map[string]bool{}
 	for _, o := range offers {
-		free[o.Name] = o.FreeNow
+		free[o.Name], served[o.Name] = o.FreeNow, o.Served
+		if o.ServedSimulated {
+			t.Errorf("%s: no simulated pool has a node", o.Name)
+		}
 		if !o.Priced || o.PricePerHourMicros <= 0 {
 			t.Errorf("%s has no price", o.Name)
 		}
 	}
 	if free["h100-1g-10gb"] != 14 || free["h100-3g-40gb"] != 4 || free["h100-1x"] != 0 || free["a100-1g-10gb"] != 0 || free["cpu-small"] == 0 {
 		t.Errorf("free now: %v", free)
+	}
+	if !served["h100-3g-40gb"] || !served["cpu-small"] || served["h100-1x"] || served["a100-1g-10gb"] {
+		t.Errorf("served: %v", served)
+	}
+	whole := web("")
+	whole.Flavor = "a100-1x"
+	if d, err = h.InstanceDryRun(ctx, h.admin, "default", whole); err != nil || d.StartsNow || !d.NeverFits {
+		t.Errorf("a model that no node has: %+v, %v", d, err)
+	}
+	if _, err := h.pg.Owner.Exec(ctx, `UPDATE node SET state = 'late'`); err != nil {
+		t.Fatal(err)
+	}
+	if d, err = h.InstanceDryRun(ctx, h.admin, "default", web("")); err != nil || d.StartsNow || d.NeverFits {
+		t.Errorf("a node that is late: %+v, %v", d, err)
+	}
+	if _, err := h.pg.Owner.Exec(ctx, `UPDATE node SET state = 'ready'`); err != nil {
+		t.Fatal(err)
 	}
 	if _, err = h.InstanceCreate(ctx, h.admin, "default", in); err != nil {
 		t.Error(err)

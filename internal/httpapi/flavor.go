@@ -47,6 +47,6 @@ func flavorOf(f app.FlavorOffer) api.Flavor {
 	return api.Flavor{
 		ID: f.ID.String(), Name: f.Name, Description: f.Description, Shape: shapeOf(f.Shape),
 		PricePerHourMicros: priceOf(f.PricePerHourMicros, f.Priced), Currency: f.Currency,
-		FreeNow: f.FreeNow, FreeSimulatedNow: f.FreeSimulated, CreatedAt: f.CreatedAt.UTC(),
+		FreeNow: f.FreeNow, FreeSimulatedNow: f.FreeSimulated, Served: f.Served, ServedSimulated: f.ServedSimulated, CreatedAt: f.CreatedAt.UTC(),
 	}
 }

@@ -1225,6 +1225,8 @@ export interface components {
              * @description How many of this flavor fit in the pool now
              */
             free_now: number;
+            /** @description No node of the pool could take it, were it empty: it would wait for ever */
+            never_fits: boolean;
             pool: string;
             /**
              * Format: int64
@@ -1313,6 +1315,10 @@ export interface components {
              * @description While it runs; absent when a price is missing
              */
             price_per_hour_micros?: number;
+            /** @description An ordinary pool has a node that could take it, were it empty; false: it would wait for ever */
+            served: boolean;
+            /** @description The same of simulated pools */
+            served_simulated: boolean;
             /** Format: int64 */
             vcpu: number;
         };
