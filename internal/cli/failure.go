@@ -139,9 +139,11 @@ func explain(err error) (int, string) {
 	case errors.As(err, &op), errors.Is(err, context.DeadlineExceeded):
 		return exitUnreachable, "the cloud can't be reached: " + err.Error()
 	}
-	// Two mistakes that cobra reports without a type.
-	if strings.HasPrefix(err.Error(), "unknown command") || strings.HasPrefix(err.Error(), "required flag") {
-		return exitUsage, err.Error()
+	// Mistakes that cobra reports without a type.
+	for _, start := range []string{"unknown command", "required flag", "at least one of the flags in the group", "if any flags in the group"} {
+		if strings.HasPrefix(err.Error(), start) {
+			return exitUsage, err.Error()
+		}
 	}
 	return exitError, err.Error()
 }

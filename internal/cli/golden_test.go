@@ -46,7 +46,7 @@ func everything() map[string]any {
 		"GET /v1/nodes/node-1/stays": api.List[api.NodeStay]{Items: []api.NodeStay{
 			{InstanceID: "inst_1", Instance: "web-1", Org: "acme", Kind: "container", State: "running", Reason: "running", Message: "it runs here until its tenant stops or deletes it, or it ends by itself"},
 			{Orphan: "inst_9", Kind: "containerd", State: "guest, running", Reason: "orphan", Message: "nobody assigned it; it goes when an operator lets the node remove it"}}},
-		"GET /v1/alarms":             page(api.Alarm{Severity: "critical", State: "open", Message: "node node-1 was confirmed to be off", OpenedAt: ago(time.Minute)}),
+		"GET /v1/alarms":             page(api.Alarm{ID: "alarm_1", Severity: "critical", State: "open", Message: "node node-1 was confirmed to be off", OpenedAt: ago(time.Minute)}),
 		"PATCH /v1/projects/default": api.Project{Name: "default", ID: "prj_1", CreatedAt: ago(50 * time.Hour), IdleStopSeconds: ptr(7200), IdleWarnSeconds: 600},
 		"GET /v1/flavors": api.List[api.Flavor]{Items: []api.Flavor{
 			{Name: "h100-1g", Shape: h100Slice, PricePerHourMicros: ptr(int64(412_500)), Currency: "USD", FreeNow: 12, FreeSimulatedNow: 700},

@@ -51,7 +51,7 @@ it runs. A COMMAND after -- replaces the image's own.`,
 			if in.Labels, err = pairs(labels, "--label"); err != nil {
 				return usageError{err, cmd}
 			}
-			if err := vm.read(a, &in); err != nil {
+			if err := vm.read(a, cmd, &in); err != nil {
 				return err
 			}
 			if noQueue {
@@ -186,7 +186,7 @@ func (a *app) describe(t *table, i *api.Instance) {
 	line("GPU", gpuText(i.Shape, i.Simulated))
 	line("CPU, memory", fmt.Sprintf("%d vCPU, %s, disk %s", i.VCPU, memory(i.MemoryMiB), memory(i.DiskMiB)))
 	for _, c := range i.GPUs {
-		t.row("  holds", fmt.Sprintf("%s %s, slots %d to %d of %s", first(c.ModelName, c.Model), first(c.ProfileName, c.Profile), c.SlotStart, c.SlotEnd-1, c.GPUID))
+		t.row("  holds", fmt.Sprintf("%s, slots %d to %d of %s", heldText(c), c.SlotStart, c.SlotEnd-1, c.GPUID))
 	}
 	line("Pool, node", i.Pool+", "+first(i.Node, "none"))
 	line("Address", i.Address)
@@ -225,6 +225,9 @@ func stateText(i api.Instance) string {
 // gpuText is what an instance gets of GPUs, in a few words.
 func gpuText(s api.Shape, simulated bool) string {
 	if s.GPUCount == 0 {
+		if simulated {
+			return "none (simulated)"
+		}
 		return "none"
 	}
 	text := first(s.GPUModelName, s.GPUModel)
@@ -236,6 +239,15 @@ func gpuText(s api.Shape, simulated bool) string {
 	}
 	if simulated {
 		text += " (simulated)"
+	}
+	return text
+}
+
+// heldText is the model of a held card, and the slice of it that is held.
+func heldText(c api.Claim) string {
+	text := first(c.ModelName, c.Model)
+	if c.Mode == "mig" {
+		text += " " + first(c.ProfileName, c.Profile)
 	}
 	return text
 }

@@ -38,7 +38,7 @@ func (g *guest) flags(cmd *cobra.Command, in *api.InstanceCreate) {
 }
 
 // read takes the files into the request.
-func (g *guest) read(a *app, in *api.InstanceCreate) error {
+func (g *guest) read(a *app, cmd *cobra.Command, in *api.InstanceCreate) error {
 	files := g.keys
 	if len(files) == 0 && in.Kind == "vm" {
 		if home := a.Getenv("HOME"); home != "" {
@@ -53,6 +53,9 @@ func (g *guest) read(a *app, in *api.InstanceCreate) error {
 		text, err := readLimited(path, a.In)
 		if err != nil {
 			return err
+		}
+		if strings.Contains(text, "PRIVATE KEY") {
+			return usageError{fmt.Errorf("%s is a private key, which nobody else should have, and nothing was sent: give the public one, from the file that ends in .pub", path), cmd}
 		}
 		for line := range strings.Lines(text) {
 			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
@@ -109,13 +112,26 @@ func (a *app) instanceStop() *cobra.Command {
 	var hold, release bool
 	cmd := a.instanceAction("stop", "Stop instances", goalStopped,
 		func(c *api.Client, ctx context.Context, project, instance string, opts ...api.CallOption) (*api.Instance, error) {
+			var wish string
+			var i *api.Instance
+			var err error
 			switch {
 			case hold:
-				return c.InstanceStopAs(ctx, project, instance, api.InstanceStop{GPU: "hold"}, opts...)
+				wish = "hold"
 			case release:
-				return c.InstanceStopAs(ctx, project, instance, api.InstanceStop{GPU: "release"}, opts...)
+				wish = "release"
 			}
-			return c.InstanceStop(ctx, project, instance, opts...)
+			if wish == "" {
+				i, err = c.InstanceStop(ctx, project, instance, opts...)
+			} else {
+				i, err = c.InstanceStopAs(ctx, project, instance, api.InstanceStop{GPU: wish}, opts...)
+			}
+			if errors.Is(err, &api.Problem{Code: "state_conflict"}) {
+				if now, e := c.InstanceGet(ctx, project, instance); e == nil && stopMet(now, wish) {
+					return now, nil
+				}
+			}
+			return i, err
 		})
 	cmd.Long = `Stop instances. They give back what they hold; a VM keeps its disk and a notebook
 its home. A VM may hold its place instead, with its GPUs, so that it starts there
@@ -125,6 +141,25 @@ that was stopped and held.`
 	cmd.Flags().BoolVar(&release, "release", false, "give the place back, whatever the VM's own policy")
 	cmd.MarkFlagsMutuallyExclusive("hold", "release")
 	return cmd
+}
+
+// stopMet reports whether an instance stops or is stopped already as a stop wishes.
+func stopMet(i *api.Instance, wish string) bool {
+	holds := i.Held
+	switch i.State {
+	case api.StateStopped:
+	case api.StateStopping:
+		if i.DesiredState != "stopped" {
+			return false // it is being restarted
+		}
+		holds = i.Reason == "asked_to_hold"
+	default:
+		return false
+	}
+	if wish == "" {
+		return !i.Held || i.OnStop == "hold"
+	}
+	return holds == (wish == "hold")
 }
 
 func (a *app) instanceResize() *cobra.Command {

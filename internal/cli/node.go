@@ -159,9 +159,10 @@ func (a *app) nodeDrain() *cobra.Command {
 
 func (a *app) nodeFence() *cobra.Command {
 	var yes bool
-	cmd := a.nodeOne("fence", "Confirm that a node is switched off", func(ctx context.Context, c *api.Client, name string) error {
+	var cmd *cobra.Command
+	cmd = a.nodeOne("fence", "Confirm that a node is switched off", func(ctx context.Context, c *api.Client, name string) error {
 		ask := fmt.Sprintf("Have you made sure that %s is switched off? What may restart elsewhere does so at once, and would run twice if it still ran there.", name)
-		if err := a.typed(ask, name, yes); err != nil {
+		if err := a.typed(cmd, ask, name, yes); err != nil {
 			return err
 		}
 		n, err := c.NodeFence(ctx, name)
@@ -173,15 +174,16 @@ func (a *app) nodeFence() *cobra.Command {
 		}
 		return a.printNodes([]api.Node{*n})
 	})
-	cmd.Long = "Say that you have made sure that a node is off: not only unreachable. Instances that may\nrestart elsewhere (on_node_loss is restart) and leave no data there do so at once. The node\nis refused this while it reports. On a terminal it asks for the node's name, unless --yes is given."
+	cmd.Long = "Say that you have made sure that a node is off: not only unreachable. Instances that may\nrestart elsewhere (on_node_loss is restart) and leave no data there do so at once. The node\nis refused this while it reports. It asks for the node's name; without a terminal it wants --yes."
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask")
 	return cmd
 }
 
 func (a *app) nodeForget() *cobra.Command {
 	var yes bool
-	cmd := a.nodeOne("forget", "Give a node up that will not come back", func(ctx context.Context, c *api.Client, name string) error {
-		if err := a.typed(fmt.Sprintf("Forget %s for good? What ran there ends, and data that lies there (disks, home folders) is lost.", name), name, yes); err != nil {
+	var cmd *cobra.Command
+	cmd = a.nodeOne("forget", "Give a node up that will not come back", func(ctx context.Context, c *api.Client, name string) error {
+		if err := a.typed(cmd, fmt.Sprintf("Forget %s for good? What ran there ends, and data that lies there (disks, home folders) is lost.", name), name, yes); err != nil {
 			return err
 		}
 		if err := c.NodeForget(ctx, name); err != nil {
@@ -190,16 +192,19 @@ func (a *app) nodeForget() *cobra.Command {
 		_, err := fmt.Fprintf(a.Err, "%s is forgotten.\n", name)
 		return err
 	})
-	cmd.Long = "Give up a node that is lost or confirmed off. What it held is free, what ran there starts\nelsewhere if it may and leaves no data behind, and ends otherwise; data that lies there is\nlost; its certificates end. On a terminal it asks for the node's name, unless --yes is given."
+	cmd.Long = "Give up a node that is lost or confirmed off. What it held is free, what ran there starts\nelsewhere if it may and leaves no data behind, and ends otherwise; data that lies there is\nlost; its certificates end. It asks for the node's name; without a terminal it wants --yes."
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask")
 	return cmd
 }
 
-// typed asks for a name before what can't be taken back; without a terminal or
-// with yes nobody is asked.
-func (a *app) typed(ask, name string, yes bool) error {
-	if _, isTerminal := terminal(a.In); !isTerminal || yes {
+// typed asks for a name before what can't be taken back, unless yes is given:
+// without a terminal, where nobody can be asked, it must be.
+func (a *app) typed(cmd *cobra.Command, ask, name string, yes bool) error {
+	if yes {
 		return nil
+	}
+	if _, isTerminal := terminal(a.In); !isTerminal {
+		return usageError{errors.New("this can't be taken back, and there is no terminal to ask at: give --yes if you are sure"), cmd}
 	}
 	_, _ = fmt.Fprintf(a.Err, "%s\nType its name to go on: ", ask)
 	answer, _ := readLine(bufio.NewReader(a.In))
@@ -214,12 +219,13 @@ func (a *app) orphan() *cobra.Command {
 	var yes bool
 	remove := &cobra.Command{
 		Use: "remove NODE ID", Aliases: []string{"rm"}, Short: "Let a node end an orphan, with its data", Args: cobra.ExactArgs(2),
+		Long: "Let a node end an orphan, with its data. It asks for the orphan's id; without a\nterminal it wants --yes.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.client()
 			if err != nil {
 				return err
 			}
-			if err := a.typed(fmt.Sprintf("Let %s destroy %s, with whatever data it has?", args[0], args[1]), args[1], yes); err != nil {
+			if err := a.typed(cmd, fmt.Sprintf("Let %s destroy %s, with whatever data it has?", args[0], args[1]), args[1], yes); err != nil {
 				return err
 			}
 			if err := c.OrphanRemove(cmd.Context(), args[0], args[1]); err != nil {
@@ -253,30 +259,4 @@ func (a *app) nodeAction(verb, short string, call func(*api.Client, context.Cont
 			return a.printNodes(nodes)
 		},
 	}
-}
-
-func (a *app) alarm() *cobra.Command {
-	cmd := group("alarm", "See what needs a person (operators)", "alarms")
-	var all bool
-	list := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List the open alarms, newest first", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			items, err := api.ListAll(cmd.Context(), func(o api.PageOptions) (*api.Page[api.Alarm], error) {
-				return c.AlarmList(cmd.Context(), api.AlarmListOptions{PageOptions: o, All: all})
-			})
-			if err != nil {
-				return err
-			}
-			return printList(a, items, "No alarms.", []string{"SINCE", "SEVERITY", "STATE", "WHAT"}, func(x api.Alarm) []string {
-				return []string{a.age(x.OpenedAt) + " ago", x.Severity, x.State, x.Message}
-			})
-		},
-	}
-	list.Flags().BoolVar(&all, "all", false, "cleared ones too")
-	cmd.AddCommand(list)
-	return cmd
 }

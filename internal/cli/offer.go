@@ -89,11 +89,11 @@ pulled with a project's credential for its registry: --project NAME, or
 		},
 	}
 	add.Flags().StringVar(&in.Description, "description", "", "what it is")
-	add.Flags().StringVar(&in.Kind, "kind", "", "what runs from it: container or notebook; a VM's comes by `tenon image upload`")
-	add.Flags().BoolVar(&private, "private", false, "its registry wants a password: use the project's credential for it (`tenon credential add`)")
+	add.Flags().StringVar(&in.Kind, "kind", "", "what runs from it: container or notebook; a VM's comes by tenon image upload")
+	add.Flags().BoolVar(&private, "private", false, "its registry wants a password: use the project's credential for it (tenon credential add)")
 	add.Flags().BoolVar(&in.Offered, "offered", false, "offer it to every organisation (operators)")
 	remove := &cobra.Command{
-		Use: "remove NAME...", Aliases: []string{"rm", "delete"}, Short: "Take images off the list; what runs from them goes on", Args: cobra.MinimumNArgs(1), ValidArgsFunction: a.complete(a.imageNames),
+		Use: "remove NAME...", Aliases: []string{"rm", "delete"}, Short: "Take images off the list; refused while an instance is made from one", Args: cobra.MinimumNArgs(1), ValidArgsFunction: a.complete(a.imageNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.removeEach(cmd.Context(), args, "Removed image", (*api.Client).ImageDelete)
 		},

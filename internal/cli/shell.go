@@ -46,8 +46,12 @@ The VM's host key is trusted when it is first seen and must stay the same.`,
 				return err
 			}
 			if i.Kind == "vm" {
+				var patience time.Duration
+				if _, isTerminal := terminal(a.In); isTerminal {
+					patience = 2 * time.Minute
+				}
 				return a.sshShell(cmd.Context(), c, i, sshOptions{
-					user: user, identities: identities, command: args[1:], noTTY: noTTY, noStdin: noStdin, greet: 30 * time.Second,
+					user: user, identities: identities, command: args[1:], noTTY: noTTY, noStdin: noStdin, greet: 30 * time.Second, patience: patience,
 					knownHosts: a.beside("known_hosts"), passphraseOf: a.askPassphrase, agentSocket: a.Getenv("SSH_AUTH_SOCK"), defaultKeyFiles: usualKeys(),
 				})
 			}

@@ -26,6 +26,7 @@ type sshOptions struct {
 	noTTY, noStdin  bool
 	knownHosts      string        // path of the file
 	greet           time.Duration // for the server to say hello
+	patience        time.Duration // with a VM that still boots
 	passphraseOf    func(file string) ([]byte, error)
 	agentSocket     string
 	defaultKeyFiles []string
@@ -39,7 +40,7 @@ const sshUser = "tenon"
 func (a *app) sshShell(ctx context.Context, c *api.Client, i *api.Instance, o sshOptions) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	raw, err := c.Port(ctx, i.ProjectID, i.ID, 22)
+	raw, err := a.bootedPort(ctx, c, i, o.patience)
 	if err != nil {
 		return err
 	}
@@ -79,6 +80,36 @@ func (a *app) sshShell(ctx context.Context, c *api.Client, i *api.Instance, o ss
 	}
 	defer func() { _ = session.Close() }()
 	return a.sshSession(ctx, session, o)
+}
+
+// bootsWithin is how long after its start a VM that refuses port 22 may be booting.
+const bootsWithin = 5 * time.Minute
+
+// bootedPort joins port 22. Of a VM that was started lately a refusal may only mean
+// that it boots: it is asked again while patience lasts.
+func (a *app) bootedPort(ctx context.Context, c *api.Client, i *api.Instance, patience time.Duration) (*api.RawConn, error) {
+	deadline := time.Now().Add(patience)
+	for said := false; ; said = true {
+		raw, err := c.Port(ctx, i.ProjectID, i.ID, 22)
+		var p *api.Problem
+		if err == nil || !errors.As(err, &p) || p.Code != "port_closed" || i.StartedAt == nil || a.Now().Sub(*i.StartedAt) > bootsWithin {
+			return raw, err
+		}
+		hint := fmt.Sprintf("it may still be booting: its console (`tenon instance console %s`) shows how far it is", i.Name)
+		if time.Now().After(deadline) {
+			booting := *p
+			booting.Detail, booting.Hint = i.Name+" does not take SSH connections yet", hint
+			return nil, &booting
+		}
+		if !said {
+			_, _ = fmt.Fprintf(a.Err, "%s does not take SSH connections yet; %s. Trying for %s.\n", i.Name, hint, short(patience))
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(2 * time.Second):
+		}
+	}
 }
 
 // sshSession runs a shell or a command and ends with its exit code.
