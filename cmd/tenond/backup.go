@@ -18,11 +18,12 @@ import (
 
 func backupCommand() *cobra.Command {
 	var state string
-	var withKey, noRegistry, verify bool
+	var withKey, noRegistry, verify, force bool
 	cmd := &cobra.Command{
 		Use: "backup FILE|-", Short: "Copy the control plane into one file, while it serves", Args: cobra.ExactArgs(1),
 		Long: `Copy the control plane into one file, while it serves: the database as of one
-moment and the embedded registry. "-" writes to standard output.
+moment and the embedded registry. "-" writes to standard output. A file that is
+there already is replaced only with --force.
 
 The master key is not in it unless --with-key asks for it: keep it apart. What is
 sealed in an archive can't be opened without the key, and whoever has both has
@@ -34,6 +35,9 @@ which ` + "`tenond dev --state`" + ` runs, or ran.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if verify {
 				return verifyArchive(cmd.OutOrStdout(), args[0])
+			}
+			if err := mayWrite(args[0], force); err != nil {
+				return err
 			}
 			return withPlace(cmd.Context(), state, false, "", func(p place) error {
 				from := backup.Source{DSN: p.DSN, MasterKeyFile: p.key, Registry: p.registry, WithKey: withKey, NoRegistry: noRegistry, Version: version}
@@ -53,11 +57,26 @@ which ` + "`tenond dev --state`" + ` runs, or ran.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&state, "state", "", "state folder of a cloud of `tenond dev`")
+	f.StringVar(&state, "state", "", "state folder of a cloud of tenond dev")
 	f.BoolVar(&withKey, "with-key", false, "put the master key in it: keep the archive as you would the key")
 	f.BoolVar(&noRegistry, "without-registry", false, "leave the embedded registry out: copy its folder by other means")
+	f.BoolVar(&force, "force", false, "replace the file if it is there already")
 	f.BoolVar(&verify, "verify", false, "read an archive and compare every part with what was written")
 	return cmd
+}
+
+// mayWrite refuses to write over what is there: the only good backup, perhaps.
+func mayWrite(path string, force bool) error {
+	if path == "-" || force {
+		return nil
+	}
+	switch _, err := os.Lstat(path); {
+	case err == nil:
+		return fmt.Errorf("%s is there already: choose another name, or give --force to replace it", path)
+	case !errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("look for %s: %w", path, err)
+	}
+	return nil
 }
 
 func verifyArchive(w io.Writer, path string) error {

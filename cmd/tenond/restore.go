@@ -62,7 +62,7 @@ that joined after the backup has to join again.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&state, "state", "", "state folder of a cloud of `tenond dev`, which is stopped; an empty one becomes the archive's")
+	f.StringVar(&state, "state", "", "state folder of a cloud of tenond dev, which is stopped; an empty one becomes the archive's")
 	f.BoolVar(&replace, "replace", false, "put it in the place of what the database holds")
 	f.BoolVar(&other, "other-cloud", false, "the archive may be of another cloud than is here")
 	f.BoolVar(&yes, "yes", false, "with --replace: don't ask")
