@@ -177,8 +177,16 @@ func TestRestoreOfYesterdaysBackup(t *testing.T) {
 	}
 	alarms, err := w.app.AlarmList(ctx, w.call, true, app.Page{})
 	must(t, err)
-	if !slices.ContainsFunc(alarms.Items, func(a cloud.Alarm) bool { return strings.Contains(a.Message, "restored from a backup of") }) {
+	tells := func(a cloud.Alarm) bool { return strings.Contains(a.Message, "restored from a backup of") }
+	if n := slices.IndexFunc(alarms.Items, tells); n < 0 {
 		t.Errorf("no alarm tells of the restore: %+v", alarms.Items)
+	} else {
+		must(t, ignore(w.app.AlarmAcknowledge(ctx, w.call, alarms.Items[n].ID.String())))
+		pgtest.Eventually(t, "it is over once it is acknowledged", func() bool {
+			now, err := w.app.AlarmList(ctx, w.call, true, app.Page{})
+			must(t, err)
+			return !slices.ContainsFunc(now.Items, tells)
+		})
 	}
 
 	// A node that joined after the backup is told so; an old certificate that the

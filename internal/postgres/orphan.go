@@ -72,7 +72,8 @@ func VolumesLost(ctx context.Context, q Querier) ([]LostVolume, error) {
 }
 
 // AlarmsSettle makes the open alarms about nodes and volumes those that are
-// wanted. One that is open already stays as it is.
+// wanted. One that is open already stays as it is. That of a restore is over when
+// somebody has acknowledged it.
 func AlarmsSettle(ctx context.Context, q Querier, want []cloud.Alarm) error {
 	type row struct {
 		ID       uuid.UUID `json:"id"`
@@ -89,7 +90,8 @@ func AlarmsSettle(ctx context.Context, q Querier, want []cloud.Alarm) error {
 		WITH wanted AS (SELECT DISTINCT ON (key) * FROM json_to_recordset($1::json) AS r (id uuid, key text, severity text, subject text, message text) ORDER BY key),
 		over AS (
 			UPDATE alarm a SET cleared_at = now()
-			WHERE a.cleared_at IS NULL AND (a.key LIKE 'node:%' OR a.key LIKE 'volume:%:lost') AND NOT EXISTS (SELECT FROM wanted w WHERE w.key = a.key)
+			WHERE a.cleared_at IS NULL AND (a.key LIKE 'node:%' OR a.key LIKE 'volume:%:lost'
+				OR a.key LIKE 'cloud:restored:%' AND a.acknowledged_at IS NOT NULL) AND NOT EXISTS (SELECT FROM wanted w WHERE w.key = a.key)
 		)
 		INSERT INTO alarm (id, key, severity, subject, message)
 		SELECT id, key, severity, subject, message FROM wanted w WHERE NOT EXISTS (SELECT FROM alarm a WHERE a.key = w.key AND a.cleared_at IS NULL)
