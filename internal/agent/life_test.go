@@ -101,6 +101,7 @@ func TestWholeLife(t *testing.T) {
 			t.Error("the slice is not in the inventory")
 		}
 
+		asked := time.Now()
 		mustAssign(t, n, assignment("e", 2, desired(inst, nodewire.DesiredStopped)))
 		pass(500 * time.Millisecond)
 		expect(t, n, "inst_1", nodewire.GuestStopping, "")
@@ -111,6 +112,9 @@ func TestWholeLife(t *testing.T) {
 		r = expect(t, n, "inst_1", nodewire.GuestStopped, nodewire.ReasonAsked)
 		if r.ExitCode == nil || *r.ExitCode != 143 || !strings.Contains(r.LastLines, "started") || r.RanForSeconds < 19 {
 			t.Errorf("after the stop: %+v", r)
+		}
+		if at := n.ledger.snapshot().Records["inst_1"].End.At; at.Sub(asked) < time.Second {
+			t.Errorf("it took a second to end, and its end is dated %s after the wish", at.Sub(asked))
 		}
 		if held(t, w) != 0 || len(guests(t, w)) != 0 {
 			t.Error("a stopped container holds something")
@@ -125,6 +129,30 @@ func TestWholeLife(t *testing.T) {
 			t.Errorf("a trace is left: %+v", n.door.last().Instances)
 		}
 	})
+}
+
+// TestAMachineThatWillNotShutDown is switched off when its time is over, and its
+// end says so.
+func TestAMachineThatWillNotShutDown(t *testing.T) {
+	t.Parallel()
+	for delay, says := range map[time.Duration]string{
+		time.Hour:        "it did not shut down within 120 s and was switched off by force",
+		90 * time.Second: "",
+	} {
+		bubble(t, fake.Options{StopDelay: delay}, func(t *testing.T, _ *world, n *node) {
+			inst := container("inst_1", 1)
+			inst.Kind, inst.StopGraceSeconds = "vm", 120
+			mustAssign(t, n, assignment("e", 1, inst))
+			pass(20 * time.Second)
+			mustAssign(t, n, assignment("e", 2, desired(inst, nodewire.DesiredStopped)))
+			pass(85 * time.Second)
+			expect(t, n, "inst_1", nodewire.GuestStopping, "")
+			pass(40 * time.Second)
+			if r := expect(t, n, "inst_1", nodewire.GuestStopped, nodewire.ReasonAsked); r.Message != says {
+				t.Errorf("when it takes %s it says %q, want %q", delay, r.Message, says)
+			}
+		})
+	}
 }
 
 func TestOwnEnd(t *testing.T) {

@@ -210,9 +210,13 @@ func (w *worker) finish(ctx context.Context, v view) error {
 		wait = min(wait, fenceGrace)
 	}
 	if v.guest != nil {
+		asked := time.Now()
 		g, err := w.a.driver(v.rec.Kind).Stop(ctx, w.id, wait)
 		if err != nil && !errors.Is(err, hypervisor.ErrNoGuest) {
 			return fmt.Errorf("stop guest: %w", err)
+		}
+		if e.Reason == nodewire.ReasonAsked {
+			e.stopped(v, g, asked, wait)
 		}
 		if err == nil && e.ExitCode == nil && g.State == hypervisor.Exited && !g.StartedAt.IsZero() {
 			e.ExitCode = &g.ExitCode
@@ -235,6 +239,21 @@ func (w *worker) finish(ctx context.Context, v view) error {
 		s.Records[w.id] = rec
 		return nil
 	})
+}
+
+// stopped tells how a run ended that we were asked to end: when the guest was gone,
+// which is later than the wish, and whether it had to be switched off.
+func (e *ending) stopped(v view, g hypervisor.Guest, asked time.Time, grace time.Duration) {
+	now := time.Now()
+	if at := g.ExitedAt; at.After(e.At) && !at.After(now) {
+		e.At = at
+	} else if at.IsZero() && v.guest.State == hypervisor.Running {
+		e.At = now
+	}
+	if v.rec.Kind == "vm" && e.State == nodewire.GuestStopped && v.guest.State == hypervisor.Running &&
+		g.ExitCode != 0 && now.Sub(asked) >= grace {
+		e.Message = fmt.Sprintf("it did not shut down within %d s and was switched off by force", int(grace.Seconds()))
+	}
 }
 
 // forget leaves no trace of an instance that is no longer assigned.

@@ -53,7 +53,7 @@ func (a *App) NodeAssignment(ctx context.Context, id cloud.NodeID) (nodewire.Ass
 			ID: x.ID.String(), Epoch: x.Epoch, Generation: x.Generation, OrgID: x.OrgID.String(), Kind: string(x.Kind), Name: x.Name,
 			Desired: desired(x), Image: nodewire.Image{Ref: x.ImageRef, Digest: x.Digest, Embedded: x.Embedded, Private: x.Private}, Expected: x.Expected,
 			Command: x.Command, Env: x.Env, VCPU: x.VCPU, MemoryMiB: x.MemoryMiB, DiskMiB: x.DiskMiB,
-			PidsMax: pidsMax, StopGraceSeconds: stopGraceSeconds, Devices: devices[x.ID],
+			PidsMax: pidsMax, StopGraceSeconds: stopGraceSeconds(x.Kind), Devices: devices[x.ID],
 			Mounts: mounts[x.ID], SSHKeys: x.SSHKeys, HasUserData: x.UserData,
 		}
 		// What its data binds to this node is not given elsewhere, so nothing is won
@@ -66,6 +66,15 @@ func (a *App) NodeAssignment(ctx context.Context, id cloud.NodeID) (nodewire.Ass
 		}
 	}
 	return out, nil
+}
+
+// stopGraceSeconds is what a guest gets to end by itself. A whole system has
+// services of its own to stop, each of which may take its time.
+func stopGraceSeconds(kind cloud.InstanceKind) int {
+	if kind == cloud.KindVM {
+		return 120
+	}
+	return 15
 }
 
 // desired is what a node must make of a placement: what its state on the way

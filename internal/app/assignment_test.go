@@ -48,14 +48,15 @@ func TestAnAssignmentNamesVolumesAndWhatMayRunElsewhere(t *testing.T) {
 		Keys             []string
 		UserData         bool
 		StopAfter, AppAt int
+		Grace            int
 	}
 	for id, want := range map[cloud.InstanceID]said{
-		c:  {StopAfter: 90, Keys: []string{}},
-		nb: {StopAfter: 90, AppAt: 8888, Keys: []string{}, Mounts: []nodewire.Mount{{VolumeID: home, Role: "home", Path: "/home/tenon"}}},
-		vm: {StopAfter: 90, Keys: []string{"ssh-ed25519 AAAA"}, UserData: true, Mounts: []nodewire.Mount{{VolumeID: root, Role: "root"}}},
+		c:  {Grace: 15, StopAfter: 90, Keys: []string{}},
+		nb: {Grace: 15, StopAfter: 90, AppAt: 8888, Keys: []string{}, Mounts: []nodewire.Mount{{VolumeID: home, Role: "home", Path: "/home/tenon"}}},
+		vm: {Grace: 120, StopAfter: 90, Keys: []string{"ssh-ed25519 AAAA"}, UserData: true, Mounts: []nodewire.Mount{{VolumeID: root, Role: "root"}}},
 	} {
 		i := by[id.String()]
-		if diff := cmp.Diff(want, said{i.Mounts, i.SSHKeys, i.HasUserData, i.StopAfterSeconds, i.AppPort}); diff != "" {
+		if diff := cmp.Diff(want, said{i.Mounts, i.SSHKeys, i.HasUserData, i.StopAfterSeconds, i.AppPort, i.StopGraceSeconds}); diff != "" {
 			t.Errorf("%s: %s", i.Name, diff)
 		}
 	}

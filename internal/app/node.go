@@ -16,13 +16,12 @@ import (
 )
 
 const (
-	reportSeconds    = 5 // a node reports after this, or at once when something changes
-	lastLinesBytes   = 16 << 10
-	messageBytes     = 2 << 10
-	pidsMax          = 4096
-	stopGraceSeconds = 15
-	orphansKept      = 32 // of one report
-	labelsKept       = 32
+	reportSeconds  = 5 // a node reports after this, or at once when something changes
+	lastLinesBytes = 16 << 10
+	messageBytes   = 2 << 10
+	pidsMax        = 4096
+	orphansKept    = 32 // of one report
+	labelsKept     = 32
 )
 
 // NodeEnroll turns a one-use join token into a node and its certificate. It runs

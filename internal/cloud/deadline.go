@@ -6,7 +6,7 @@ import "time"
 // waits without end; nothing is freed by a deadline, only by the node's word.
 const (
 	StartWithin  = 10 * time.Minute // moved on while the start makes progress
-	StopWithin   = 2 * time.Minute
+	StopWithin   = 4 * time.Minute  // longer than what a VM is given to shut down
 	DeleteWithin = 5 * time.Minute
 )
 

@@ -209,6 +209,9 @@ func outcome(in postgres.Standing, o postgres.Observation) (to cloud.InstanceSta
 	case in.State == cloud.StateStopping && in.Reason == reasonStartTimeout:
 		return cloud.StateFailed, reasonStartTimeout, in.Message
 	case in.State == cloud.StateStopping && o.State != nodewire.GuestFailed:
+		if o.Reason == nodewire.ReasonAsked && o.Message != "" { // how it went
+			return cloud.StateStopped, nodewire.ReasonAsked, o.Message
+		}
 		return cloud.StateStopped, nodewire.ReasonAsked, "stopped as asked"
 	case o.State == nodewire.GuestGone:
 		return cloud.StateFailed, "lost_on_node", "its node no longer has it"

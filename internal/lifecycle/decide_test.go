@@ -65,6 +65,17 @@ func TestWhereAnEndLeads(t *testing.T) {
 	}
 }
 
+// TestAStopSaysHowItWent when its node has something to say of it.
+func TestAStopSaysHowItWent(t *testing.T) {
+	t.Parallel()
+	o := said(placed(cloud.StateStopping), nodewire.GuestStopped)
+	o.Reason, o.Message = nodewire.ReasonAsked, "it was switched off by force"
+	s := decide(placed(cloud.StateStopping), o, noon)
+	if s.inst.State != cloud.StateStopped || s.inst.Message != o.Message || len(s.events) != 1 {
+		t.Errorf("it is %s: %q, with %d events", s.inst.State, s.inst.Message, len(s.events))
+	}
+}
+
 func TestTimesAreClampedToThePlacement(t *testing.T) {
 	t.Parallel()
 	was := placed(cloud.StateStarting)
