@@ -106,7 +106,7 @@ CREATE INDEX volume_unsettled ON volume (id) WHERE state = 'pending' AND said = 
 -- +goose StatementBegin
 CREATE FUNCTION volume_guard() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF NEW.size_mib < OLD.size_mib THEN
+    IF NEW.size_mib < OLD.size_mib AND OLD.node_id IS NOT NULL THEN -- before that there is nothing of it
         RAISE EXCEPTION 'volume % can not shrink', OLD.id USING ERRCODE = 'check_violation', CONSTRAINT = 'volume_shrinks';
     END IF;
     -- Local data does not move by itself.
@@ -215,7 +215,7 @@ CREATE POLICY own ON registry_credential FOR SELECT TO tenon_node
     USING (id IN (SELECT m.credential_id FROM image m JOIN instance i ON i.image_org_id = m.org_id AND i.image_id = m.id WHERE i.node_id = (SELECT current_node())));
 GRANT SELECT ON volume, volume_segment, registry_credential, node_removal, replica, node_connection TO tenon_api;
 GRANT INSERT ON volume, registry_credential, node_removal TO tenon_api;
-GRANT UPDATE (state, size_mib, sized_at, ending_at, deleted_at, message) ON volume TO tenon_api;
+GRANT UPDATE (state, ending_at, deleted_at, message) ON volume TO tenon_api;
 GRANT DELETE ON registry_credential TO tenon_api;
 GRANT UPDATE (username, secret, created_by, created_at) ON registry_credential TO tenon_api;
 GRANT UPDATE (idle_stop_seconds, idle_warn_seconds) ON project TO tenon_api;

@@ -260,7 +260,7 @@ CREATE FUNCTION public.volume_guard() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
 BEGIN
-    IF NEW.size_mib < OLD.size_mib THEN
+    IF NEW.size_mib < OLD.size_mib AND OLD.node_id IS NOT NULL THEN -- before that there is nothing of it
         RAISE EXCEPTION 'volume % can not shrink', OLD.id USING ERRCODE = 'check_violation', CONSTRAINT = 'volume_shrinks';
     END IF;
     -- Local data does not move by itself.
@@ -1822,8 +1822,6 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.volume TO tenon_system;
 GRANT SELECT,INSERT ON TABLE public.volume TO tenon_api;
 GRANT SELECT ON TABLE public.volume TO tenon_node;
 
-GRANT UPDATE(size_mib) ON TABLE public.volume TO tenon_api;
-
 GRANT UPDATE(state) ON TABLE public.volume TO tenon_api;
 
 GRANT UPDATE(message) ON TABLE public.volume TO tenon_api;
@@ -1834,8 +1832,6 @@ GRANT UPDATE(said) ON TABLE public.volume TO tenon_node;
 GRANT UPDATE(said_at) ON TABLE public.volume TO tenon_node;
 
 GRANT UPDATE(used_mib) ON TABLE public.volume TO tenon_node;
-
-GRANT UPDATE(sized_at) ON TABLE public.volume TO tenon_api;
 
 GRANT UPDATE(ending_at) ON TABLE public.volume TO tenon_api;
 

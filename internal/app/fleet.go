@@ -25,6 +25,18 @@ func snapshot(nodes []postgres.FleetNode, pool string) placement.Snapshot {
 	return out
 }
 
+// emptied is the fleet as it would be with nothing on it and all of it well.
+func emptied(s placement.Snapshot) placement.Snapshot {
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		n.State, n.Drained, n.FreeVCPU, n.FreeMemoryMiB = cloud.NodeReady, false, n.VCPU, n.MemoryMiB
+		for j := range n.GPUs {
+			n.GPUs[j].State, n.GPUs[j].Used = cloud.GPUReady, gpu.Used{}
+		}
+	}
+	return s
+}
+
 func used(g postgres.FleetGPU) gpu.Used {
 	u := gpu.Used{Media: g.Media}
 	for _, s := range g.Taken {

@@ -131,7 +131,6 @@ type move struct {
 	resume  bool             // it starts with what it held
 	end     bool             // what it keeps goes
 	make    *cloud.Volume    // what it should keep is not there
-	grow    []cloud.VolumeID // to the disk of its shape
 	verb    string
 	message string
 	data    map[string]any
@@ -213,12 +212,6 @@ func (m *move) write(ctx context.Context, tx *postgres.Tx, c Call, action authz.
 		if err := postgres.VolumeAdd(ctx, tx, *m.make); err != nil {
 			return err
 		}
-	}
-	for _, id := range m.grow {
-		if err := postgres.VolumeGrow(ctx, tx, id, m.Shape.DiskMiB, m.now); err != nil {
-			return err
-		}
-		tx.Wake(postgres.TopicLifecycle)
 	}
 	if m.State != m.was.State || m.Held != m.was.Held {
 		tx.Wake(postgres.TopicMeter)

@@ -21,6 +21,9 @@ func (m *move) start(ctx context.Context, tx *postgres.Tx, w wanted) error {
 	if err := m.possible(intentStart); err != nil {
 		return err
 	}
+	if err := m.hasData(ctx, tx); err != nil {
+		return err
+	}
 	flavor, err := postgres.FlavorOf(ctx, tx, m.ID)
 	if err != nil {
 		return err
@@ -45,6 +48,21 @@ func (m *move) start(ctx context.Context, tx *postgres.Tx, w wanted) error {
 	none := ""
 	m.LastLines, m.ExitCode, m.StartedAt = &none, nil, nil
 	m.enter(cloud.StateQueued, 0, "", "")
+	return nil
+}
+
+// hasData refuses to start what lies on no node any more: it would wait for ever.
+func (m *move) hasData(ctx context.Context, tx *postgres.Tx) error {
+	have, err := postgres.VolumesOf(ctx, tx, []cloud.InstanceID{m.ID})
+	if err != nil {
+		return err
+	}
+	for _, v := range have[m.ID] {
+		if v.Gone {
+			return cloud.E(cloud.KindConflict, "volume_lost", "the data of instance %q is lost: its node was given up", m.Name).
+				WithHint("delete it; its data went with the node").With("volume", string(v.Role))
+		}
+	}
 	return nil
 }
 

@@ -46,7 +46,13 @@ func (t tariff) rates(i cloud.Instance) (running, now int64, priced bool) {
 		if v.State == volumePresent {
 			present += v.SizeMiB
 		}
-		all += v.SizeMiB
+		switch {
+		case v.Gone:
+		case v.NodeID.IsZero():
+			all += i.Shape.DiskMiB
+		default:
+			all += max(v.SizeMiB, i.Shape.DiskMiB) // its size from its next start on
+		}
 	}
 	running, missing := billing.HourlyMicrosWith(i.Shape, all, t.prices, t.at)
 	shape := cloud.Shape{}

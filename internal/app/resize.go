@@ -6,6 +6,7 @@ import (
 
 	"github.com/tenon-cloud/tenon/internal/authz"
 	"github.com/tenon-cloud/tenon/internal/cloud"
+	"github.com/tenon-cloud/tenon/internal/placement"
 	"github.com/tenon-cloud/tenon/internal/postgres"
 )
 
@@ -96,21 +97,51 @@ func (m *move) resize(ctx context.Context, tx *postgres.Tx, to string) error {
 	if err != nil {
 		return err
 	}
+	var home cloud.NodeID
 	for _, v := range have[m.ID] {
-		if v.SizeMiB > flavor.Shape.DiskMiB {
+		// What is not made yet has no size that counts; what is gets its new one
+		// when it is next placed, and can be given another until then.
+		if !v.NodeID.IsZero() && v.SizeMiB > flavor.Shape.DiskMiB {
 			return cloud.Invalid(cloud.Field{Location: "body.flavor", Value: to,
 				Message: fmt.Sprintf("its data has %d MiB and can't shrink; flavor %q has %d", v.SizeMiB, flavor.Name, flavor.Shape.DiskMiB)})
 		}
-		if v.SizeMiB < flavor.Shape.DiskMiB {
-			if !v.NodeID.IsZero() {
-				m.touch = append(m.touch, v.NodeID)
-			}
-			m.grow = append(m.grow, v.ID)
+		if v.State != volumePending {
+			home = v.NodeID
 		}
+	}
+	if err := m.everFits(ctx, tx, flavor, home, to); err != nil {
+		return err
 	}
 	m.Generation++
 	m.FlavorID, m.Shape = flavor.ID, flavor.Shape
 	m.verb, m.data["flavor"], m.data["flavor_before"] = "resized", flavor.Name, before.Name
+	return nil
+}
+
+// everFits refuses a flavor that no node which may hold the instance could take,
+// were it empty and well: with it, the instance would never start again.
+func (m *move) everFits(ctx context.Context, tx *postgres.Tx, flavor cloud.Flavor, home cloud.NodeID, asked string) error {
+	row, err := postgres.InstanceGet(ctx, tx, m.ProjectID, postgres.RefTo(m.ID))
+	if err != nil {
+		return err
+	}
+	nodes, err := postgres.FleetFree(ctx, tx)
+	if err != nil {
+		return err
+	}
+	plan := placement.Decide(emptied(snapshot(nodes, row.PoolName)), []placement.Request{
+		{InstanceID: m.ID, Kind: m.Kind, Shape: flavor.Shape, Pool: row.PoolName, Home: home},
+	}, placement.Policy{})
+	for _, d := range plan.Decisions {
+		if d.Refusal == nil || !d.Refusal.NeverFits {
+			continue
+		}
+		what := fmt.Sprintf("even empty, no node of pool %q takes flavor %q (%s)", row.PoolName, flavor.Name, d.Refusal)
+		if !home.IsZero() {
+			what = fmt.Sprintf("even empty, the node that its data is on does not take flavor %q (%s)", flavor.Name, d.Refusal)
+		}
+		return cloud.Invalid(cloud.Field{Location: "body.flavor", Message: "it could never start: " + what, Value: asked})
+	}
 	return nil
 }
 

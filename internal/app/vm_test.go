@@ -365,24 +365,62 @@ func TestAResizeNeverShrinksADisk(t *testing.T) {
 		_, err := h.InstanceUpdate(ctx, h.admin, "default", "vm-1", app.InstanceChange{Flavor: to}, 0)
 		wantCode(t, "resize to "+*to, err, cloud.KindInvalid, "invalid")
 	}
-	before := count(t, h, `SELECT generation FROM node WHERE id = $1`, node)
-	got, err := h.InstanceUpdate(ctx, h.admin, "default", "vm-1", app.InstanceChange{Flavor: &big}, 0)
-	if err != nil || got.FlavorName != big || got.Shape.MemoryMiB != 2048 || got.Volumes[0].SizeMiB != 16384 {
-		t.Fatalf("%+v %v", got, err)
+	// A larger disk comes, and costs, only with the next start: until then there is a way back.
+	small := "vm-small"
+	for _, to := range []string{big, small, big} {
+		got, err := h.InstanceUpdate(ctx, h.admin, "default", "vm-1", app.InstanceChange{Flavor: &to}, 0)
+		if err != nil || got.FlavorName != to || got.Volumes[0].SizeMiB != 8192 {
+			t.Fatalf("resize to %s: %+v %v", to, got, err)
+		}
 	}
-	if count(t, h, `SELECT generation FROM node WHERE id = $1`, node) == before {
-		t.Error("its node does not hear that the disk has grown")
+	price, err := h.InstanceGet(ctx, h.admin, "default", "vm-1")
+	if err != nil || price.PriceNowMicros != 8*130 || price.PricePerHourMicros != 2*10_000+2*2_000+16*130 {
+		t.Errorf("%d now, %d once it runs; %v", price.PriceNowMicros, price.PricePerHourMicros, err)
 	}
+	for name, s := range map[string]cloud.Shape{"vm-huge": {VCPU: 1, MemoryMiB: 512 << 10, DiskMiB: 16384}, "vm-other": {GPUCount: 1, GPUModel: "h200-141gb", GPUMode: cloud.ModeWhole, VCPU: 1, MemoryMiB: 2048, DiskMiB: 16384}} {
+		if _, err := h.FlavorCreate(ctx, h.admin, app.FlavorInput{Name: name, Shape: s}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := h.InstanceUpdate(ctx, h.admin, "default", "vm-1", app.InstanceChange{Flavor: &name}, 0)
+		if p := wantCode(t, "a size that its node never has", err, cloud.KindInvalid, "invalid"); len(p.Fields) != 1 || !strings.Contains(p.Fields[0].Message, "never start") {
+			t.Errorf("%s: %+v", name, p.Fields)
+		}
+	}
+	var got cloud.Instance
 	// A policy can change at any time, and says nothing of money.
 	hold, run := cloud.StopHolds, cloud.LossRestarts
 	if got, err = h.InstanceUpdate(ctx, h.admin, "default", "vm-1", app.InstanceChange{OnStop: &hold, OnNodeLoss: &run}, 0); err != nil || got.OnStop != hold || got.OnNodeLoss != run {
 		t.Fatalf("%+v %v", got, err)
 	}
-	if n := count(t, h, `SELECT count(*) FROM event WHERE verb IN ('updated', 'resized') AND data->>'state' = ''`); n != 2 {
-		t.Errorf("%d events that say no state, want 2", n)
+	if n := count(t, h, `SELECT count(*) FROM event WHERE verb IN ('updated', 'resized') AND data->>'state' = ''`); n != 4 {
+		t.Errorf("%d events that say no state, want 4", n)
 	}
 	_, err = h.InstanceUpdate(ctx, h.admin, "default", "vm-1", app.InstanceChange{}, 0)
 	wantCode(t, "nothing", err, cloud.KindInvalid, "invalid")
+}
+
+func TestWhatIsLostForGoodDoesNotStart(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.images(t)
+	ctx := t.Context()
+	node := h.node(t, 1, cloud.ModeWhole)
+	if _, err := h.InstanceCreate(ctx, h.admin, "default", vm("vm-1")); err != nil {
+		t.Fatal(err)
+	}
+	h.hold(t, "vm-1", node)
+	if _, err := h.InstanceStop(ctx, h.admin, "default", "vm-1", app.StopInput{GPU: cloud.StopReleases}, 0); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, h, `UPDATE volume SET state = 'lost', ending_at = now(), message = 'its node was given up'`)
+	_, err := h.InstanceStart(ctx, h.admin, "default", "vm-1", app.StartInput{}, 0)
+	if p := wantCode(t, "start", err, cloud.KindConflict, "volume_lost"); !strings.Contains(p.Hint, "delete it") {
+		t.Errorf("hint %q", p.Hint)
+	}
+	got, err := h.InstanceGet(ctx, h.admin, "default", "vm-1")
+	if err != nil || got.State != cloud.StateStopped || got.PriceNowMicros != 0 || got.PricePerHourMicros != 10_000+2_000 || used(t, h, h.admin, "default", cloud.QuotaVCPU) != 0 {
+		t.Errorf("%s, %d now, %d once it runs; %v", got.State, got.PriceNowMicros, got.PricePerHourMicros, err)
+	}
 }
 
 // A cloud of before gets what came with VMs once; what is then taken away stays

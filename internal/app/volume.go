@@ -7,12 +7,15 @@ import (
 	"github.com/tenon-cloud/tenon/internal/postgres"
 )
 
-const volumePresent = "present"
+const (
+	volumePending = "pending"
+	volumePresent = "present"
+)
 
 // volumeOf is what an instance of a kind keeps while it is stopped: a VM its
 // disk, a notebook its home folder. A container keeps nothing.
 func volumeOf(i cloud.Instance) (cloud.Volume, bool) {
-	v := cloud.Volume{ID: cloud.VolumeID{}.New(), OrgID: i.OrgID, ProjectID: i.ProjectID, InstanceID: i.ID, SizeMiB: i.Shape.DiskMiB, State: "pending"}
+	v := cloud.Volume{ID: cloud.VolumeID{}.New(), OrgID: i.OrgID, ProjectID: i.ProjectID, InstanceID: i.ID, SizeMiB: i.Shape.DiskMiB, State: volumePending}
 	switch i.Kind {
 	case cloud.KindVM:
 		v.Role = cloud.VolumeRoot

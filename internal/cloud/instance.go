@@ -227,6 +227,7 @@ type Volume struct {
 	NodeID     NodeID // zero: not made yet
 	NodeName   string
 	State      string // pending, present, deleting, deleted, lost
+	Gone       bool   // lost for good: its node was given up
 	Message    string
 	CreatedAt  time.Time
 	DeletedAt  *time.Time

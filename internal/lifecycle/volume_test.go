@@ -43,6 +43,31 @@ func TestVolumesAreChargedWhileTheyAreThere(t *testing.T) {
 	}
 }
 
+// A larger disk is made, and charged, when its instance is next placed.
+func TestADiskGrowsWhenItIsNextPlaced(t *testing.T) {
+	t.Parallel()
+	w, l, m, id := runningVM(t, cloud.StopReleases)
+	if err := w.Want(t.Context(), id, cloud.DesiredStopped); err != nil {
+		t.Fatal(err)
+	}
+	l.Until(t, "it stops", func() bool { return w.State(t, id) == cloud.StateStopped }, m)
+	w.Exec(t, `UPDATE instance SET disk_mib = 256`)
+	l.Turn(t, m)
+	const sizes = `SELECT (SELECT size_mib FROM volume) || ': ' || string_agg(size_mib::text, ' ' ORDER BY started_at) || ' ' || count(*) FILTER (WHERE ended_at IS NULL) FROM volume_segment`
+	if got := looptest.One[string](t, w, sizes); got != "128: 128 1" {
+		t.Errorf("before its start it has, and is charged: %s", got)
+	}
+	if ok, err := w.Start(t.Context(), id); err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	l.Until(t, "it runs", func() bool { return w.State(t, id) == cloud.StateRunning }, m)
+	l.Turn(t, m)
+	if got := looptest.One[string](t, w, sizes); got != "256: 128 256 1" {
+		t.Errorf("after it: %s", got)
+	}
+	w.Check(t)
+}
+
 func TestAVolumeThatWasNeverPlacedIsGoneAtOnce(t *testing.T) {
 	t.Parallel()
 	w := looptest.New(t)

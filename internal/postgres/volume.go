@@ -14,10 +14,10 @@ import (
 // Volumes are locked after claims and observations, by id; an instance's own are
 // changed under the instance's lock.
 
-const volumeColumns = `v.id, v.org_id, v.project_id, v.instance_id, v.role, v.size_mib, v.used_mib, v.node_id, COALESCE(n.name, ''), v.state, v.message, v.created_at, v.deleted_at`
+const volumeColumns = `v.id, v.org_id, v.project_id, v.instance_id, v.role, v.size_mib, v.used_mib, v.node_id, COALESCE(n.name, ''), v.state, v.state = 'lost' AND v.ending_at IS NOT NULL, v.message, v.created_at, v.deleted_at`
 
 func volumeScan(row pgx.CollectableRow) (v cloud.Volume, err error) {
-	err = row.Scan(&v.ID, &v.OrgID, &v.ProjectID, &v.InstanceID, &v.Role, &v.SizeMiB, &v.UsedMiB, &v.NodeID, &v.NodeName, &v.State, &v.Message, &v.CreatedAt, &v.DeletedAt)
+	err = row.Scan(&v.ID, &v.OrgID, &v.ProjectID, &v.InstanceID, &v.Role, &v.SizeMiB, &v.UsedMiB, &v.NodeID, &v.NodeName, &v.State, &v.Gone, &v.Message, &v.CreatedAt, &v.DeletedAt)
 	return v, err
 }
 
@@ -72,14 +72,10 @@ func VolumesEnd(ctx context.Context, q Querier, ids []cloud.InstanceID, at time.
 	return nodes, wrap("end volumes", err)
 }
 
-// VolumeGrow gives one another size, from a moment on.
-func VolumeGrow(ctx context.Context, q Querier, id cloud.VolumeID, sizeMiB int64, at time.Time) error {
-	_, err := q.Exec(ctx, `UPDATE volume SET size_mib = $2, sized_at = $3 WHERE id = $1 AND size_mib <> $2`, id, sizeMiB, at)
-	return wrap("grow volume", err)
-}
-
 // VolumesPlace gives what instances have still to be made to the nodes that they
-// are placed on. It gives the instances whose data lies elsewhere.
+// are placed on, and what they keep the size that they have by now: a resize
+// takes effect, and is charged, from here. It gives the instances whose data lies
+// elsewhere.
 func VolumesPlace(ctx context.Context, q Querier, places map[cloud.InstanceID]cloud.NodeID) (elsewhere []cloud.InstanceID, err error) {
 	if len(places) == 0 {
 		return nil, nil
@@ -91,12 +87,16 @@ func VolumesPlace(ctx context.Context, q Querier, places map[cloud.InstanceID]cl
 	rows, _ := q.Query(ctx, `
 		WITH place AS (SELECT * FROM unnest($1::uuid[], $2::uuid[]) AS p (instance_id, node_id)),
 		locked AS MATERIALIZED (
-			SELECT v.id, v.instance_id, p.node_id AS wanted, v.node_id AS has, v.state = 'pending' AND v.said <> 'present' AS free
-			FROM volume v JOIN place p ON p.instance_id = v.instance_id
+			SELECT v.id, v.instance_id, p.node_id AS wanted, v.node_id AS has, v.state = 'pending' AND v.said <> 'present' AS free,
+				CASE WHEN v.node_id IS NULL THEN i.disk_mib ELSE GREATEST(v.size_mib, i.disk_mib) END AS size
+			FROM volume v JOIN place p ON p.instance_id = v.instance_id JOIN instance i ON i.id = v.instance_id
 			WHERE v.state IN ('pending', 'present', 'lost') ORDER BY v.id FOR NO KEY UPDATE OF v
 		), moved AS (
-			UPDATE volume v SET node_id = l.wanted, said = '', said_at = NULL, message = ''
-			FROM locked l WHERE v.id = l.id AND l.free AND l.has IS DISTINCT FROM l.wanted
+			UPDATE volume v SET node_id = l.wanted, size_mib = l.size,
+				sized_at = CASE WHEN v.size_mib = l.size THEN v.sized_at ELSE clock_timestamp() END,
+				said = CASE WHEN l.has = l.wanted THEN v.said ELSE '' END, said_at = CASE WHEN l.has = l.wanted THEN v.said_at END,
+				message = CASE WHEN l.has = l.wanted THEN v.message ELSE '' END
+			FROM locked l WHERE v.id = l.id AND (l.free AND l.has IS DISTINCT FROM l.wanted OR l.has = l.wanted AND v.size_mib <> l.size)
 		)
 		SELECT DISTINCT instance_id FROM locked WHERE NOT free AND has IS DISTINCT FROM wanted`, instances, nodes)
 	elsewhere, err = pgx.CollectRows(rows, pgx.RowTo[cloud.InstanceID])

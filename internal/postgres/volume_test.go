@@ -9,7 +9,7 @@ import (
 	"github.com/tenon-cloud/tenon/internal/postgres"
 )
 
-// A tenant sees, asks for and grows its own volumes, and no other's; a node
+// A tenant sees and asks for its own volumes, and no other's; a node
 // speaks of those that are given to it alone.
 func TestVolumesAreTheirOwners(t *testing.T) {
 	t.Parallel()
@@ -24,9 +24,6 @@ func TestVolumesAreTheirOwners(t *testing.T) {
 		if err != nil || len(have) != 1 || len(have[mine]) != 1 || have[mine][0].NodeName != "" {
 			t.Errorf("volumes %+v, %v: want its own alone, without its node's name", have, err)
 		}
-		if err := postgres.VolumeGrow(ctx, tx, idOf(t, d.Owner, cloud.VolumeID{}, "bvolume1"), 128, time.Now()); err != nil {
-			return err
-		}
 		_, err = postgres.VolumesEnd(ctx, tx, []cloud.InstanceID{mine, theirs}, time.Now())
 		return err
 	})
@@ -34,7 +31,7 @@ func TestVolumesAreTheirOwners(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Neither what a claim holds nor a segment of money is a tenant's to write.
-	for _, sql := range []string{`UPDATE volume_segment SET ended_at = now()`, `INSERT INTO volume_segment SELECT * FROM volume_segment`, `UPDATE volume SET said = 'gone'`, `UPDATE volume SET node_id = NULL`, `UPDATE gpu_claim SET epoch = 9`} {
+	for _, sql := range []string{`UPDATE volume_segment SET ended_at = now()`, `INSERT INTO volume_segment SELECT * FROM volume_segment`, `UPDATE volume SET said = 'gone'`, `UPDATE volume SET size_mib = 128`, `UPDATE volume SET node_id = NULL`, `UPDATE gpu_claim SET epoch = 9`} {
 		err := d.DB.InAPI(ctx, postgres.Scope{Org: org}, func(tx *postgres.Tx) error { return try(ctx, tx, sql) })
 		if postgres.Code(err) != "42501" {
 			t.Errorf("%s: %v, want refused", sql, err)
