@@ -177,7 +177,7 @@ test('sign in, create, terminal, logs, stop, delete, usage', { timeout: 10 * min
     await phone.goto(`${url}/projects/default/create`)
     await phone.getByRole('radio', { name: /debian-12/ }).check()
     await phone
-      .getByRole('radio', { name: /^No GPU/ })
+      .getByRole('radio', { name: /^cpu-small/ })
       .first()
       .check()
     await phone.getByLabel('Name', { exact: true }).fill(`${name}-phone`)

@@ -75,10 +75,14 @@ test('a private key is refused before it leaves the browser', () => {
   expect(parseKeys(`# mine\n${key}`)).toEqual({ keys: [key], error: null })
 })
 
+const roomy = { memory_mib: 1024, disk_mib: 4096 }
+
 test('a slice can’t be a VM, and the reason names the three choices', () => {
-  expect(vmRefusal({ gpu_count: 1, gpu_mode: 'mig' })).toMatch(/container.*whole GPU.*MIG-backed vGPU/)
-  expect(vmRefusal({ gpu_count: 1, gpu_mode: 'whole' })).toBeNull()
-  expect(vmRefusal({ gpu_count: 0 })).toBeNull()
+  expect(vmRefusal({ gpu_count: 1, gpu_mode: 'mig', ...roomy })).toMatch(
+    /container.*whole GPU.*MIG-backed vGPU/,
+  )
+  expect(vmRefusal({ gpu_count: 1, gpu_mode: 'whole', ...roomy })).toBeNull()
+  expect(vmRefusal({ gpu_count: 0, ...roomy })).toBeNull()
 })
 
 test('the file quotes what YAML would read as something else', () => {
@@ -86,4 +90,9 @@ test('the file quotes what YAML would read as something else', () => {
   expect(file).toContain(`ssh_keys:\n  - "${key}"`)
   expect(file).toContain('user_data: |\n  #cloud-config\n  packages: [git]')
   expect(toYAML({ ...form, env: 'A=true' })).toContain('  A: "true"')
+})
+
+test('a shape below a VM’s minimum says so', () => {
+  expect(vmRefusal({ gpu_count: 0, memory_mib: 512, disk_mib: 4096 })).toMatch(/1 GiB of memory/)
+  expect(vmRefusal({ gpu_count: 0, memory_mib: 1024, disk_mib: 2048 })).toMatch(/4 GiB of disk/)
 })

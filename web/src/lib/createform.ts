@@ -47,9 +47,15 @@ type Request = {
 export const dataKept = (kind: string) => kind === 'vm' || kind === 'notebook'
 
 /** vmRefusal says why a shape can't be a VM, or null; the server refuses the same. */
-export function vmRefusal(f: { gpu_count: number; gpu_mode?: string }): string | null {
+export function vmRefusal(f: {
+  gpu_count: number
+  gpu_mode?: string
+  memory_mib: number
+  disk_mib: number
+}): string | null {
   if (f.gpu_count > 0 && f.gpu_mode === 'mig')
     return 'A VM can’t hold a MIG slice: choose a container, a whole GPU, or a MIG-backed vGPU type'
+  if (f.memory_mib < 1024 || f.disk_mib < 4096) return 'A VM needs at least 1 GiB of memory and 4 GiB of disk'
   return null
 }
 

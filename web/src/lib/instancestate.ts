@@ -82,14 +82,27 @@ export const instanceCan = {
   delete: (s: string) => (s === 'deleting' || s === 'deleted' ? `It is ${s} already` : null),
   terminal: (s: string) => (s === 'running' ? null : `It is ${s}: a terminal needs a running instance`),
   open: (s: string) => (s === 'running' ? null : `It is ${s}: its ports answer while it runs`),
+  console: (s: string) => (s === 'running' ? null : `It is ${s}: it has a console while it runs`),
   screen: (s: string) => (s === 'running' ? null : `It is ${s}: it has a screen while it runs`),
   resize: (s: string, held = false) =>
     held
-      ? 'Its GPU is held: release it first'
+      ? 'Its place is held: release it first'
       : s === 'stopped' || s === 'failed'
         ? null
         : `It is ${s}: stop it to change its shape`,
 }
+
+/** dataLost tells that its data went with a node that was given up. */
+export const dataLost = (i: { volumes?: readonly { state: string }[] }) =>
+  Boolean(i.volumes?.some((v) => v.state === 'lost'))
+
+/** startRefusal says why it can't be started, or null. */
+export const startRefusal = (i: { state: string; volumes?: readonly { state: string }[] }) =>
+  dataLost(i) ? 'Its data went with its node: it can’t start again' : instanceCan.start(i.state)
+
+/** nothingRuns tells that all of it is simulated, not its GPUs alone: it has nothing to show. */
+export const nothingRuns = (i: { simulated: boolean; gpu_count: number; pool: string }) =>
+  i.simulated && (i.gpu_count === 0 || i.pool === 'simulated')
 
 /** holdsPlace tells whether stopping or deleting gives a GPU back. */
 export const holdsPlace = (s: string) => s === 'starting' || s === 'running' || s === 'stopping'

@@ -13,7 +13,7 @@ type Node = {
 export function shownNode(n: Node): { tone: Tone; word: string } {
   if (n.state === 'lost')
     return n.fenced_at ? { tone: 'red', word: 'Lost, fenced' } : { tone: 'red', word: 'Lost' }
-  if (n.state === 'late') return { tone: 'amber', word: 'Late' }
+  if (n.state === 'late') return { tone: 'amber', word: n.fenced_at ? 'Fenced' : 'Late' }
   return n.drained ? { tone: 'amber', word: 'Drained' } : { tone: 'green', word: 'Ready' }
 }
 
@@ -23,6 +23,8 @@ export function nodeMeans(n: Node): string {
     return n.drained
       ? 'It takes no new work. What runs there goes on until its owner stops it.'
       : 'It answers and takes work.'
+  if (n.state === 'late' && n.fenced_at)
+    return 'What ran there and may start elsewhere was taken away from it. It takes no work, and is ready again when it has proven that nothing of it is left; until then its GPUs stay out of use.'
   if (n.state === 'late')
     return 'No news for 15 s or more. Its work goes on, nothing new is placed there, and it counts as ready again as soon as it answers. After 5 minutes it is lost.'
   if (n.fenced_at)
@@ -33,6 +35,12 @@ export function nodeMeans(n: Node): string {
     ? 'It does not answer and has no watchdog: what it holds may still run, so nothing starts elsewhere until a person confirms that it is switched off.'
     : 'It does not answer. What it holds may still run and stays held. What may start elsewhere is queued again once its watchdog has certainly ended it, or a person confirms that it is switched off.'
 }
+
+/** forgetRefusal says why a node can't be forgotten, or null; the server refuses the same. */
+export const forgetRefusal = (n: Node) =>
+  n.state === 'lost' || (n.state === 'late' && n.fenced_by === 'operator')
+    ? null
+    : 'Only a node that is lost, or that a person confirmed off (Fence…), can be forgotten'
 
 /** Why something stays on a node that is drained. */
 export const stayWord: Record<string, string> = {

@@ -57,14 +57,14 @@ export function AlarmsPage() {
         <SearchField
           label="Search alarms"
           placeholder="Search"
-          className="min-w-0 flex-1 sm:w-64 sm:flex-none"
+          className="w-full sm:w-64"
           value={search.q ?? ''}
           onChange={(e) => go({ q: e.target.value || undefined })}
         />
         <SelectField
           label="State"
           hideLabel
-          className="w-44"
+          className="min-w-0 flex-1 sm:w-44 sm:flex-none"
           value={search.state ?? ''}
           onChange={(e) => go({ state: states.find((s) => s === e.target.value) })}
         >
@@ -76,7 +76,7 @@ export function AlarmsPage() {
         <SelectField
           label="Severity"
           hideLabel
-          className="w-36"
+          className="min-w-0 flex-1 sm:w-36 sm:flex-none"
           value={search.severity ?? ''}
           onChange={(e) => go({ severity: severities.find((s) => s === e.target.value) })}
         >

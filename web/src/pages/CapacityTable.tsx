@@ -14,7 +14,7 @@ const columns: Column<Line>[] = [
     header: 'Model',
     grow: true,
     cell: (l) => (
-      <span className="inline-flex items-center gap-2">
+      <span className="inline-flex items-center gap-x-2 max-sm:flex-wrap max-sm:whitespace-normal">
         {l.model_name || l.model}
         {l.simulated && <Tag title="These GPUs are simulated">sim</Tag>}
       </span>

@@ -13,6 +13,9 @@ import { terminalColours } from '~/ui/termtheme.ts'
 
 type State = { kind: 'opening' } | { kind: 'open' } | { kind: 'lost'; reason: string }
 
+/** retryAfterMs is how long to wait after so many tries in vain: half a second, up to five. */
+const retryAfterMs = (tries: number) => Math.min(5000, 500 * 2 ** Math.min(tries, 4))
+
 /** ConsoleView is the serial line of a VM: what it wrote since it started, and a keyboard. */
 export default function ConsoleView({ project, instance }: { project: string; instance: string }) {
   const host = useRef<HTMLDivElement>(null)
@@ -44,24 +47,40 @@ export default function ConsoleView({ project, instance }: { project: string; in
     term.current = t
     let link: ConsoleLink | null = null
     let gone = false
-    setState({ kind: 'opening' })
-    openConsole(project, instance, {
-      open: () => !gone && setState({ kind: 'open' }),
-      output: (b) => t.write(b),
-      lost: (reason) => !gone && setState({ kind: 'lost', reason }),
-    })
-      .then((l) => {
-        if (gone) return l.close()
-        link = l
-        t.onData(l.send)
+    let timer = 0
+    let tries = 0
+    const lost = (reason: string) => {
+      if (gone) return
+      link = null
+      setState({ kind: 'lost', reason })
+      timer = window.setTimeout(connect, retryAfterMs(tries++))
+    }
+    const connect = () => {
+      openConsole(project, instance, {
+        open: () => {
+          if (gone) return
+          tries = 0
+          t.reset() // it is told everything again
+          setState({ kind: 'open' })
+        },
+        output: (b) => t.write(b),
+        lost,
       })
-      .catch(
-        (e: unknown) => !gone && setState({ kind: 'lost', reason: failureOf(e, 'open the console').message }),
-      )
+        .then((l) => {
+          if (gone) return l.close()
+          link = l
+        })
+        .catch((e: unknown) => lost(failureOf(e, 'open the console').message))
+    }
+    const typed = t.onData((text) => link?.send(text))
+    setState({ kind: 'opening' })
+    connect()
     const watch = new ResizeObserver(() => fit.fit())
     watch.observe(el)
     return () => {
       gone = true
+      clearTimeout(timer)
+      typed.dispose()
       watch.disconnect()
       link?.close()
       t.dispose()
@@ -83,18 +102,18 @@ export default function ConsoleView({ project, instance }: { project: string; in
             : state.kind === 'opening'
               ? 'Connecting'
               : state.reason
-                ? `Disconnected: ${sentence(state.reason)}`
-                : 'Disconnected'}
+                ? `Disconnected: ${sentence(state.reason)}. Reconnecting`
+                : 'Disconnected, reconnecting'}
         </StatusPill>
         <span className="flex-1" />
         {state.kind === 'lost' && (
           <Button small icon="refresh" onClick={() => setRun(run + 1)}>
-            Reconnect
+            Reconnect now
           </Button>
         )}
       </div>
-      <div className="rounded-box border border-line bg-[var(--term-bg)] p-3">
-        <div ref={host} className="h-[min(60dvh,680px)] min-h-64" />
+      <div className="min-w-0 overflow-hidden rounded-box border border-line bg-[var(--term-bg)] p-3">
+        <div ref={host} className="h-[min(60dvh,680px)] min-h-64 overflow-hidden" />
       </div>
       <p className="mt-2 text-12 text-fg3">
         The machine’s serial line, with what it wrote before. To log in, it needs a password; by SSH it takes

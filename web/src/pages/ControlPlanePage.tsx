@@ -14,6 +14,8 @@ import { FleetFrame } from './FleetTabs.tsx'
 /** A replica that has not signed its row for this long is not counted on. */
 const silentAfterMs = 10_000
 
+const silent = (r: Replica, now: number) => now - Date.parse(r.seen_at) > silentAfterMs
+
 const columns: Column<Replica>[] = [
   {
     id: 'address',
@@ -41,7 +43,7 @@ const columns: Column<Replica>[] = [
 
 function Role({ r }: { r: Replica }) {
   const now = useNow(5)
-  if (now - Date.parse(r.seen_at) > silentAfterMs) return <StatusPill tone="red">Silent</StatusPill>
+  if (silent(r, now)) return <StatusPill tone="red">Silent</StatusPill>
   return r.leader ? (
     <StatusPill tone="green">Leader</StatusPill>
   ) : (
@@ -59,7 +61,7 @@ export function ControlPlanePage() {
     retry: false,
   })
   const now = useNow(5)
-  const leader = data?.find((r) => r.leader)
+  const leader = data?.find((r) => r.leader && !silent(r, now))
   return (
     <FleetFrame lead="The processes that answer and decide. Any of them serves any request; one leads.">
       {error && !data ? (
@@ -82,12 +84,15 @@ export function ControlPlanePage() {
                       name="Leader"
                       value={
                         <span className="block truncate text-16" title={leader?.id}>
-                          {leader?.address ?? 'None now'}
+                          {leader ? leader.address || leader.id : 'None now'}
                         </span>
                       }
                       note={leader ? undefined : 'another takes over within seconds'}
                     />
-                    <Figure name="Nodes connected" value={data.reduce((n, r) => n + r.nodes, 0)} />
+                    <Figure
+                      name="Nodes connected"
+                      value={data.reduce((n, r) => n + (silent(r, now) ? 0 : r.nodes), 0)}
+                    />
                     <Figure
                       name="Versions"
                       value={new Set(data.map((r) => r.version)).size}

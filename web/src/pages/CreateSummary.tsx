@@ -65,6 +65,7 @@ export function CreateSummary({
               ['Kind', kindWord[form.kind]],
               ['Image', form.image || 'Not chosen'],
               ['GPU', flavor ? gpuWords(flavor) : 'Not chosen'],
+              flavor && ['Shape', flavor.name],
               flavor && ['Host', `${flavor.vcpu} vCPU · ${formatMiB(flavor.memory_mib)}`],
               flavor && [
                 'Disk',
@@ -90,7 +91,9 @@ export function CreateSummary({
                           ? 'While stopped'
                           : form.onStop === 'hold'
                             ? 'While stopped and held'
-                            : 'While stopped, GPU released'}
+                            : flavor.gpu_count > 0
+                              ? 'While stopped, GPU released'
+                              : 'While stopped'}
                       </dt>
                       <dd>
                         {form.kind === 'vm' && form.onStop === 'hold'
@@ -159,15 +162,15 @@ export function CreateSummary({
               ? formatHourly(price, currency)
               : flavor
                 ? 'Not priced'
-                : 'No GPU chosen'}
+                : 'No shape chosen'}
           </p>
           <p className="flex items-center gap-1.5 text-12 text-fg2">
             {reason ? (
               <span className="truncate">{reason}</span>
             ) : dry ? (
               <>
-                <StatusShape tone={dry.starts_now ? 'green' : 'amber'} />
-                {dry.starts_now ? 'Starts now' : 'Waits in the queue'}
+                <StatusShape tone={dry.starts_now ? 'green' : dry.never_fits ? 'red' : 'amber'} />
+                {dry.starts_now ? 'Starts now' : dry.never_fits ? 'Could never start' : 'Waits in the queue'}
               </>
             ) : (
               'Asking for a place…'
@@ -204,13 +207,17 @@ function Outcome({ dry, gpus }: { dry: DryRunResult; gpus: number }) {
   return (
     <div className="flex gap-2">
       <span className="pt-[5px]">
-        <StatusShape tone="amber" />
+        <StatusShape tone={dry.never_fits ? 'red' : 'amber'} />
       </span>
       <div className="min-w-0">
-        <p>Waits in the queue{dry.ahead > 0 && ` behind ${plural(dry.ahead, 'instance')}`}</p>
+        <p>
+          {dry.never_fits
+            ? 'No node of its pool can ever take it: it would wait for ever'
+            : `Waits in the queue${dry.ahead > 0 ? ` behind ${plural(dry.ahead, 'instance')}` : ''}`}
+        </p>
         {waitingLines(dry.reasons ?? []).map((l) => (
           <p key={l.reason} className={cx('text-12', l.help ? 'text-fg2' : 'text-fg3')}>
-            {l.text}.{l.help && ` ${l.help}`}
+            {l.text}.{l.help && !dry.never_fits && ` ${l.help}`}
           </p>
         ))}
       </div>

@@ -1,7 +1,7 @@
 import { useState } from 'react'
 import type { Flavor } from '~/api/offer.ts'
 import { formatHourly, formatMiB } from '~/lib/format.ts'
-import { smallestFor } from '~/lib/need.ts'
+import { inPool, smallestFor } from '~/lib/need.ts'
 import { gpuWords, hostWords } from '~/lib/shape.ts'
 import { ChoiceCard } from '~/ui/ChoiceCard.tsx'
 import { cx } from '~/ui/cx.ts'
@@ -36,11 +36,12 @@ export function FlavorPicker({
   const [need, setNeed] = useState('8')
   const needMiB = Number.parseFloat(need) * 1024
   const can = flavors?.filter((f) => !refusal(f))
-  const fits = can && needMiB > 0 ? smallestFor(can, needMiB) : []
+  const fits = can && needMiB > 0 ? smallestFor(can, needMiB, simulated) : []
   const choose = (next: How, amount: string) => {
     setHow(next)
     setNeed(amount)
-    const best = can && next === 'need' ? smallestFor(can, Number.parseFloat(amount) * 1024)[0] : undefined
+    const best =
+      can && next === 'need' ? smallestFor(can, Number.parseFloat(amount) * 1024, simulated)[0] : undefined
     if (next === 'need') onChange(best?.name ?? '')
   }
   if (flavors?.length === 0)
@@ -49,8 +50,9 @@ export function FlavorPicker({
         The operator offers no shapes yet. Ask for one: they are made through the API.
       </Notice>
     )
-  const shown = how === 'shape' ? sorted(flavors, refusal) : fits.slice(0, 3)
-  const refused = how === 'shape' ? flavors?.map(refusal).find(Boolean) : undefined
+  const shown = how === 'shape' ? sorted(flavors, refusal, simulated) : fits.slice(0, 3)
+  const refused = how === 'shape' ? [...new Set(flavors?.map(refusal).filter(Boolean))] : []
+  const never = shown?.some((f) => !refusal(f) && !inPool(f, simulated).served)
   return (
     <div className="flex flex-col gap-3">
       <div className="flex flex-wrap items-end gap-3">
@@ -83,7 +85,8 @@ export function FlavorPicker({
       </div>
       {how === 'need' && fits.length === 0 && (
         <Notice tone="amber">
-          No shape on offer has {need || 'that'} GiB of GPU memory. Ask for less, or look at the shapes.
+          No shape that this pool can serve has {need || 'that'} GiB of GPU memory. Ask for less, or look at
+          the shapes.
         </Notice>
       )}
       {how === 'need' && fits.length > 0 && (
@@ -99,12 +102,21 @@ export function FlavorPicker({
                 onChange={onChange}
                 refused={refusal(f)}
                 refusedWord={refusedWord}
-                free={simulated ? f.free_simulated_now : f.free_now}
+                {...inPool(f, simulated)}
               />
             ))
           : [0, 1, 2, 3].map((n) => <Bone key={n} className="h-9 w-full rounded-box" />)}
       </div>
-      {refused && <p className="text-12 text-fg3">{refused}.</p>}
+      {refused.map((why) => (
+        <p key={why} className="text-12 text-fg3">
+          {why}.
+        </p>
+      ))}
+      {never && (
+        <p className="text-12 text-fg3">
+          Never here: no node of its pool can ever take it, even an empty one.
+        </p>
+      )}
       {error && (
         <p role="alert" className="text-12 text-red">
           {error}
@@ -114,11 +126,16 @@ export function FlavorPicker({
   )
 }
 
-const sorted = (flavors: readonly Flavor[] | undefined, refusal: (f: Flavor) => string | null) =>
+const sorted = (
+  flavors: readonly Flavor[] | undefined,
+  refusal: (f: Flavor) => string | null,
+  simulated: boolean,
+) =>
   flavors &&
   [...flavors].sort(
     (a, b) =>
       Number(Boolean(refusal(a))) - Number(Boolean(refusal(b))) ||
+      Number(inPool(b, simulated).served) - Number(inPool(a, simulated).served) ||
       (a.price_per_hour_micros ?? 0) - (b.price_per_hour_micros ?? 0) ||
       a.name.localeCompare(b.name),
   )
@@ -130,6 +147,7 @@ function FlavorRow({
   refused,
   refusedWord,
   free,
+  served,
 }: {
   f: Flavor
   checked: boolean
@@ -137,6 +155,7 @@ function FlavorRow({
   refused: string | null
   refusedWord: string
   free: number
+  served: boolean
 }) {
   const memory = f.gpu_memory_mib ? `${formatMiB(f.gpu_memory_mib * f.gpu_count)} GPU memory · ` : ''
   return (
@@ -148,7 +167,9 @@ function FlavorRow({
       reason={refused}
       className="grid grid-cols-[minmax(0,1fr)_auto] items-center gap-x-4 xl:min-h-9 xl:gap-x-3 xl:grid-cols-[152px_minmax(0,1fr)_64px_104px] xl:py-1"
     >
-      <span className={cx('truncate', refused ? 'text-fg3' : 'font-medium')}>{gpuWords(f)}</span>
+      <span className={cx('truncate', refused ? 'text-fg3' : 'font-medium')}>
+        {f.gpu_count ? gpuWords(f) : f.name}
+      </span>
       <span className={cx('text-right tabular-nums xl:order-3', refused ? 'text-fg3' : 'font-medium')}>
         {f.price_per_hour_micros === undefined ? (
           <span className="font-normal text-fg3">not priced</span>
@@ -158,16 +179,17 @@ function FlavorRow({
       </span>
       <span className="text-12 text-fg3 xl:order-2 xl:truncate">
         {memory}
+        {!f.gpu_count && 'No GPU · '}
         {hostWords(f)}
-        <span className="hidden sm:inline xl:hidden 2xl:inline"> · {f.name}</span>
+        {f.gpu_count > 0 && <span className="hidden sm:inline xl:hidden 2xl:inline"> · {f.name}</span>}
       </span>
       <span className="flex items-center gap-1.5 justify-self-end text-12 text-fg2 tabular-nums xl:order-4">
         {refused ? (
           <span className="text-fg3">{refusedWord}</span>
         ) : (
           <>
-            <StatusShape tone={free > 0 ? 'green' : 'amber'} />
-            {free > 0 ? `${free} free now` : 'queues now'}
+            <StatusShape tone={free > 0 ? 'green' : served ? 'amber' : 'red'} />
+            {free > 0 ? `${free} free now` : served ? 'queues now' : 'never here'}
           </>
         )}
       </span>

@@ -1,7 +1,7 @@
 import { useNavigate } from '@tanstack/react-router'
 import { useState } from 'react'
 import type { Instance } from '~/api/instance.ts'
-import { canWithoutGPU, instanceCan } from '~/lib/instancestate.ts'
+import { canWithoutGPU, instanceCan, startRefusal } from '~/lib/instancestate.ts'
 import { Button, IconButton } from '~/ui/Button.tsx'
 import { Menu } from '~/ui/Menu.tsx'
 import { ChangeAfter } from './ChangeAfter.tsx'
@@ -25,14 +25,16 @@ export function InstanceButtons({ instance: i, project }: { instance: Instance; 
         </OpenButton>
       )}
       <Button
-        reason={instanceCan.start(i.state)}
+        reason={startRefusal(i)}
         busy={running === 'start'}
         onClick={() => act.mutate({ action: 'start', targets: [i] })}
       >
         Start
       </Button>
       {held ? (
-        <Button onClick={() => setAsking('release')}>Release GPU…</Button>
+        <Button onClick={() => setAsking('release')}>
+          {i.gpu_count > 0 ? 'Release GPU…' : 'Release place…'}
+        </Button>
       ) : (
         <Button reason={instanceCan.stop(i.state)} onClick={() => setAsking('stop')}>
           Stop…
@@ -56,7 +58,7 @@ export function InstanceButtons({ instance: i, project }: { instance: Instance; 
             ? [
                 {
                   label: 'Start without GPU',
-                  reason: held ? 'Its GPU is held: release it first' : instanceCan.start(i.state),
+                  reason: held ? 'Its GPU is held: release it first' : startRefusal(i),
                   onSelect: () =>
                     act.mutate({ action: 'start' as const, targets: [i], options: { withoutGPU: true } }),
                 },

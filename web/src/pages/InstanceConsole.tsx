@@ -1,6 +1,6 @@
 import { useParams } from '@tanstack/react-router'
 import { lazy } from 'react'
-import { instanceCan } from '~/lib/instancestate.ts'
+import { instanceCan, nothingRuns } from '~/lib/instancestate.ts'
 import { useInstance } from './InstancePage.tsx'
 import { StreamTab } from './StreamTab.tsx'
 
@@ -18,7 +18,7 @@ export function InstanceConsole() {
     i.kind === 'vm'
       ? i.state === 'starting' || i.state === 'stopping'
         ? null
-        : instanceCan.screen(i.state)
+        : instanceCan.console(i.state)
       : 'A serial console is for VMs: this has a terminal'
   return (
     <StreamTab reason={reason} title="No console now" icon="terminal">
@@ -33,9 +33,11 @@ export function InstanceScreen() {
   if (!i) return null
   const reason =
     i.kind === 'vm'
-      ? i.state === 'starting' || i.state === 'stopping'
-        ? null
-        : instanceCan.screen(i.state)
+      ? nothingRuns(i)
+        ? 'It is simulated: no machine runs, so there is no screen'
+        : i.state === 'starting' || i.state === 'stopping'
+          ? null
+          : instanceCan.screen(i.state)
       : 'A screen is for VMs: this has a terminal'
   return (
     <StreamTab reason={reason} title="No screen now" icon="screen">

@@ -123,7 +123,7 @@ export function InstanceCreatePage() {
       : !current.image
         ? 'Choose an image'
         : !current.flavor
-          ? 'Choose a GPU shape'
+          ? 'Choose a shape'
           : flavor && refusal(flavor)
             ? 'Choose a shape that can be a VM'
             : env.error
@@ -198,7 +198,7 @@ export function InstanceCreatePage() {
               kind={kind}
             />
           </Part>
-          <Part title="GPU" note="What it holds while it runs, and what you pay for">
+          <Part title="Shape" note="What it holds while it runs, and what you pay for">
             <FlavorPicker
               flavors={flavors.data}
               value={form.flavor}

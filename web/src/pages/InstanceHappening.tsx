@@ -22,7 +22,10 @@ export function InstanceHappening({ i, project }: { i: Instance; project: string
   const idle = i.state === 'stopped' && i.reason === 'idle'
   if (
     i.state === 'failed' ||
-    (i.state === 'stopped' && !idle && (i.exit_code !== undefined || i.reason === 'power_off'))
+    // a VM that was asked to stop has an exit code too: its engine's
+    (i.state === 'stopped' &&
+      !idle &&
+      ((i.exit_code !== undefined && i.kind !== 'vm') || i.reason === 'power_off'))
   )
     return <Ended i={i} project={project} />
   if (i.state === 'stopped' && dataKept(i.kind))
@@ -158,8 +161,8 @@ function Held({ i }: { i: Instance }) {
           `: ${formatHourly(i.price_per_hour_micros, i.currency)}, as if it ran`}
       </p>
       <p className="mt-1 text-fg2">
-        It starts at once, at any time. Release the GPU to end the charge: its disk is kept, and a later start
-        waits for a free one.
+        It starts at once, at any time. Release {i.gpu_count > 0 ? 'the GPU' : 'its place'} to end the charge:
+        its disk is kept, and a later start waits for a free one.
       </p>
     </Notice>
   )

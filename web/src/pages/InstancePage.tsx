@@ -3,7 +3,7 @@ import { Link, Outlet, useParams } from '@tanstack/react-router'
 import { type Instance, instanceQuery } from '~/api/instance.ts'
 import { failureOf, isNotFound } from '~/api/problem.ts'
 import { useNow } from '~/lib/clock.ts'
-import { kindWord } from '~/lib/instancestate.ts'
+import { kindWord, nothingRuns } from '~/lib/instancestate.ts'
 import { useTitle } from '~/lib/title.ts'
 import { buttonClass } from '~/ui/Button.tsx'
 import { Page, Panel, TabBar, tabClass } from '~/ui/Layout.tsx'
@@ -105,9 +105,11 @@ export function InstancePage() {
             <Link to="/projects/$project/instances/$instance/console" params={params} className={tabClass}>
               Console
             </Link>
-            <Link to="/projects/$project/instances/$instance/screen" params={params} className={tabClass}>
-              Screen
-            </Link>
+            {!nothingRuns(i) && (
+              <Link to="/projects/$project/instances/$instance/screen" params={params} className={tabClass}>
+                Screen
+              </Link>
+            )}
           </>
         ) : (
           <>

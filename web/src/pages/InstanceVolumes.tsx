@@ -35,7 +35,8 @@ export function InstanceVolumes({ instance: i }: { instance: Instance }) {
 
 function VolumeLine({ v, hourly, currency }: { v: Volume; hourly: number | undefined; currency?: string }) {
   const { tone, word } = states[v.state]
-  const share = v.used_mib === undefined ? null : Math.min(100, (v.used_mib / v.size_mib) * 100)
+  const share =
+    v.used_mib === undefined || v.state === 'lost' ? null : Math.min(100, (v.used_mib / v.size_mib) * 100)
   const full = share !== null && share >= 90
   return (
     <li>
@@ -53,13 +54,16 @@ function VolumeLine({ v, hourly, currency }: { v: Volume; hourly: number | undef
       </div>
       <p className="mt-1 flex flex-wrap justify-between gap-x-4 text-12 text-fg3 tabular-nums">
         <span>
-          {v.used_mib === undefined
-            ? `${formatMiB(v.size_mib)}, use not measured yet`
-            : `${formatMiB(v.used_mib)} of ${formatMiB(v.size_mib)} used`}
+          {v.state === 'lost'
+            ? `${formatMiB(v.size_mib)}. Its data went with its node, and is not charged.`
+            : v.used_mib === undefined
+              ? `${formatMiB(v.size_mib)}, use not measured yet`
+              : `${formatMiB(v.used_mib)} of ${formatMiB(v.size_mib)} used`}
         </span>
         <span>
           {hourly !== undefined &&
             v.state !== 'deleted' &&
+            v.state !== 'lost' &&
             `${formatHourly(hourly, currency)} while it exists`}
         </span>
       </p>

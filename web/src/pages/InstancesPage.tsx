@@ -45,8 +45,11 @@ const columns: Column<Instance>[] = [
         >
           {i.name}
         </Link>
-        <span className="block truncate text-12 leading-4 text-fg3 sm:hidden">
-          {gpuShort(i)} · <Price instance={i} />
+        <span className="flex items-center gap-1.5 text-12 leading-4 text-fg3 sm:hidden">
+          <span className="min-w-0 truncate">
+            {gpuShort(i)} · <Price instance={i} />
+          </span>
+          <SimTag instance={i} />
         </span>
       </>
     ),
@@ -60,7 +63,7 @@ const columns: Column<Instance>[] = [
     cell: (i) => (
       <span className="inline-flex items-center gap-2">
         {gpuShort(i)}
-        {i.simulated && <Tag title={i.gpu_count > 0 ? 'Its GPU is simulated' : 'It is simulated'}>sim</Tag>}
+        <SimTag instance={i} />
       </span>
     ),
   },
@@ -85,6 +88,10 @@ const columns: Column<Instance>[] = [
   },
   { id: 'age', header: 'Created', align: 'right', from: 'sm', cell: (i) => <Ago at={i.created_at} /> },
 ]
+
+function SimTag({ instance: i }: { instance: Instance }) {
+  return i.simulated && <Tag title={i.gpu_count > 0 ? 'Its GPU is simulated' : 'It is simulated'}>sim</Tag>
+}
 
 /** noteOf is what one wants to know next: where it is reached, what it waits for, or why it ended. */
 function noteOf(i: Instance): string {
@@ -201,14 +208,14 @@ export function InstancesPage() {
             <SearchField
               label="Search instances"
               placeholder="Search"
-              className="min-w-0 flex-1 sm:w-64 sm:flex-none"
+              className="w-full sm:w-64"
               value={q ?? ''}
               onChange={(e) => search({ q: e.target.value || undefined })}
             />
             <SelectField
               label="State"
               hideLabel
-              className="w-32 sm:w-40"
+              className="min-w-0 flex-1 sm:w-40 sm:flex-none"
               value={state ?? ''}
               onChange={(e) => search({ state: instanceFilters.find((s) => s === e.target.value) })}
             >
@@ -225,7 +232,7 @@ export function InstancesPage() {
               <SelectField
                 label="Kind"
                 hideLabel
-                className="w-32 sm:w-36"
+                className="min-w-0 flex-1 sm:w-36 sm:flex-none"
                 value={kind ?? ''}
                 onChange={(e) => search({ kind: kinds.find((k) => k === e.target.value) })}
               >

@@ -132,7 +132,7 @@ export function ForgetDialog({ node: n, open, onClose, onDone }: Props & { onDon
         </p>
         <p>
           <span className="font-medium text-fg">Kept:</span> the instances by name, their events and what they
-          have cost. Those that ran there have failed and can be started again, without their data.
+          have cost. Those that had no data there can be started again.
         </p>
         {stays.data && stays.data.length > 0 && <StaysList stays={stays.data} nothing="" />}
       </div>

@@ -18,7 +18,7 @@ import { pricesBySKU } from '~/lib/board.ts'
 import { useNow } from '~/lib/clock.ts'
 import { formatMiB, sentence } from '~/lib/format.ts'
 import { kindWord } from '~/lib/instancestate.ts'
-import { nodeMeans, shownNode } from '~/lib/nodestate.ts'
+import { forgetRefusal, nodeMeans, shownNode } from '~/lib/nodestate.ts'
 import { useTitle } from '~/lib/title.ts'
 import { Button, buttonClass } from '~/ui/Button.tsx'
 import { CopyLine } from '~/ui/CopyButton.tsx'
@@ -164,11 +164,7 @@ function NodeActions({ node: n }: { node: Node }) {
       >
         Fence…
       </Button>
-      <Button
-        look="danger"
-        reason={n.state === 'lost' ? null : 'Only a lost node can be forgotten'}
-        onClick={() => setAsking('forget')}
-      >
+      <Button look="danger" reason={forgetRefusal(n)} onClick={() => setAsking('forget')}>
         Forget…
       </Button>
       <DrainDialog node={n} open={asking === 'drain'} onClose={close} />

@@ -18,6 +18,9 @@ const columns: Column<NodeStay>[] = [
         <span className="block truncate pb-1 text-12 leading-4 text-fg3">
           {s.orphan ? 'assigned to nobody' : `${kindWord[s.kind] ?? s.kind}${s.org ? ` of ${s.org}` : ''}`}
         </span>
+        <span className="block pb-1 text-12 leading-4 whitespace-normal text-fg2 md:hidden">
+          {sentence(s.message)}
+        </span>
       </>
     ),
   },

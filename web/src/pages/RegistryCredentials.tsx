@@ -4,6 +4,7 @@ import { type Credential, credentialCreate, credentialDelete, credentialsQuery }
 import { meQuery } from '~/api/me.ts'
 import { ApiProblem, failureOf } from '~/api/problem.ts'
 import { queryClient } from '~/api/query.ts'
+import { sentence } from '~/lib/format.ts'
 import { Button } from '~/ui/Button.tsx'
 import { Dialog } from '~/ui/Dialog.tsx'
 import { TextField } from '~/ui/Field.tsx'
@@ -108,7 +109,8 @@ function AddCredential({ project, open, onClose }: { project: string; open: bool
     mutationFn: () => credentialCreate(project, { host: host.trim(), username: username.trim(), password }),
     onSuccess: async (c) => {
       await queryClient.invalidateQueries({ queryKey: ['registry-credentials', project] })
-      toast('green', `The sign-in to ${c.host} is kept`)
+      if (c.warning) toast('amber', `The sign-in to ${c.host} is kept, but not checked`, sentence(c.warning))
+      else toast('green', `The sign-in to ${c.host} is kept`)
       close()
     },
   })

@@ -46,7 +46,7 @@ export function useInstanceAction(project: string) {
       if (ok.length === 1 && ok[0])
         toast(
           'green',
-          `${ok[0].name} ${ok[0].held && action === 'stop' ? 'has released its GPU' : done[action]}`,
+          `${ok[0].name} ${ok[0].held && action === 'stop' ? `has released its ${ok[0].gpu_count > 0 ? 'GPU' : 'place'}` : done[action]}`,
         )
       else if (ok.length > 1)
         toast('green', `${plural(ok.length, 'instance')}: ${done[action].replace(/^is /, '')}`)
@@ -95,13 +95,16 @@ export function ConfirmAction({
     setGPU(null)
     onClose()
   }
-  const title = { stop: `Stop ${what}?`, delete: `Delete ${what}?`, release: `Release the GPU of ${what}?` }[
-    shown
-  ]
+  const thing = can.some((i) => i.gpu_count > 0) ? 'GPU' : 'place'
+  const title = {
+    stop: `Stop ${what}?`,
+    delete: `Delete ${what}?`,
+    release: `Release the ${thing} of ${what}?`,
+  }[shown]
   const verb = {
     stop: choice === 'hold' ? 'Stop and hold GPU' : release ? 'Stop and release GPU' : 'Stop',
     delete: can.length > 1 ? `Delete ${can.length}` : 'Delete',
-    release: 'Release GPU',
+    release: `Release ${thing}`,
   }[shown]
   const disk = one && dataKept(one.kind) ? diskPrice(prices, one.disk_mib) : undefined
   return (
@@ -207,9 +210,10 @@ function keptWords(asked: Asked, can: readonly Instance[], hold: boolean): strin
   const data = [has(can, 'vm') && 'the disk', has(can, 'notebook') && 'the home folder']
     .filter(Boolean)
     .join(' and ')
+  const gpu = can.some((i) => i.gpu_count > 0)
   const start = hold
-    ? 'Its GPU stays its own: it starts at once.'
-    : 'It can be started again, and then waits for a free GPU like any other.'
+    ? `Its ${gpu ? 'GPU' : 'place'} stays its own: it starts at once.`
+    : `It can be started again, and then waits for a free ${gpu ? 'GPU' : 'place'} like any other.`
   const settings = 'name, image and settings, its events and usage'
   return data
     ? `${data.charAt(0).toUpperCase()}${data.slice(1)}; ${settings}. ${start}`
@@ -221,7 +225,7 @@ function costWords(asked: Asked, can: readonly Instance[], hold: boolean): strin
   if (hold && one?.price_per_hour_micros !== undefined)
     return `Goes on at ${formatHourly(one.price_per_hour_micros, one.currency)} while it is held.`
   if (asked === 'release')
-    return 'Charging for the GPU, vCPU and memory ends at once; the disk is charged on.'
+    return `Charging for ${can.some((i) => i.gpu_count > 0) ? 'the GPU, vCPU' : 'vCPU'} and memory ends at once; the disk is charged on.`
   const kept = asked === 'stop' && can.some((i) => dataKept(i.kind))
   return `Charging ends as soon as it has stopped${kept ? '; what is kept on disk is charged on' : ''}.`
 }

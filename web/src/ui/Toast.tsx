@@ -17,7 +17,7 @@ export function toast(tone: Tone, text: string, note?: string) {
 
 function ToastCard({ t }: { t: Toast }) {
   useEffect(() => {
-    const timer = setTimeout(() => drop(t.id), t.tone === 'red' ? 12_000 : 5_000)
+    const timer = setTimeout(() => drop(t.id), t.tone === 'red' || t.tone === 'amber' ? 12_000 : 5_000)
     return () => clearTimeout(timer)
   }, [t])
   return (
