@@ -111,9 +111,7 @@ func (n *Network) Up(ctx context.Context) error {
 	if err := n.ensureBridge(); err != nil {
 		return err
 	}
-	if err := n.settleReservations(); err != nil {
-		return err
-	}
+	n.holdReservations()
 	if err := n.enableForwarding(); err != nil {
 		return err
 	}

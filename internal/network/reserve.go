@@ -45,8 +45,21 @@ func (n *Network) reserved(id string) (reservation, bool) {
 	return r, !errors.Is(err, fs.ErrNotExist)
 }
 
-// settleReservations gives back the addresses of disks that are gone, and takes
-// again those whose lease is missing: the network was taken down meanwhile.
+// holdReservations takes again the addresses whose lease is missing: the network
+// was taken down meanwhile. It asks for no disk: after a reboot none may be there
+// yet.
+func (n *Network) holdReservations() {
+	entries, _ := os.ReadDir(n.reserveDir())
+	for _, e := range entries {
+		if id, ok := strings.CutSuffix(e.Name(), ".json"); ok {
+			r, _ := n.reserved(id)
+			_ = n.holdLease(id, r.Address) // of another subnet: the next guest that comes settles it
+		}
+	}
+}
+
+// settleReservations gives back the addresses of disks that are gone. It is for
+// when a guest is made: the disks are there then.
 func (n *Network) settleReservations() error {
 	entries, _ := os.ReadDir(n.reserveDir())
 	for _, e := range entries {

@@ -153,6 +153,9 @@ func TestAnAddressIsKeptWithTheDisk(t *testing.T) {
 	for name, between := range map[string]func() error{
 		"a stop":                func() error { return nil },
 		"the network's own end": func() error { return errors.Join(n.Down(t.Context()), n.Up(t.Context())) },
+		"a reboot, after which the disks come late": func() error {
+			return errors.Join(n.Down(t.Context()), os.Rename(disk, disk+".away"), n.Up(t.Context()), os.Rename(disk+".away", disk))
+		},
 	} {
 		if err := n.DetachVM(t.Context(), "inst_a"); err != nil {
 			t.Fatal(err)
