@@ -337,7 +337,7 @@ func (s *Supervisor) announce(password string) {
 	}
 	s.Console.Say("  Command line           . %s && bin/tenon instance list", relative(filepath.Join(s.State, "tenon.env")))
 	s.Console.Say("")
-	s.Console.Say("  Ctrl-C stops the cloud; what is in it is kept for the next run.")
+	s.Console.Say("  Ctrl-C stops the cloud and ends what runs in it; disks, homes, images and books are kept.")
 }
 
 func relative(path string) string {
