@@ -44,7 +44,14 @@ func (w *worker) make(ctx context.Context, v view) error {
 		w.progress(step, message, percent)
 	})
 	if err != nil {
+		var f *hypervisor.Failure
+		if errors.As(err, &f) && f.Final && v.want.Kind == "vm" {
+			w.dropFresh(ctx, v.want)
+		}
 		return asFailure(ctx, err, nodewire.ReasonImagePull, "the image could not be prepared")
+	}
+	if err := w.keepVolumes(v.want); err != nil {
+		return err
 	}
 	w.change(func(p *published) { p.state, p.progress, p.message, p.reason = nodewire.GuestStarting, nil, "", "" })
 	dog.Reset(w.a.t.StepTimeout)

@@ -32,10 +32,11 @@ type volumes struct {
 	mu      sync.Mutex
 	states  map[string]nodewire.VolumeReport
 	orphans []nodewire.Orphan
+	fresh   map[string]bool // made for a guest that was not prepared yet: they hold nothing
 }
 
 func (v *volumes) init() {
-	v.kick, v.states = make(chan struct{}, 1), map[string]nodewire.VolumeReport{}
+	v.kick, v.states, v.fresh = make(chan struct{}, 1), map[string]nodewire.VolumeReport{}, map[string]bool{}
 }
 
 func (v *volumes) report(r *nodewire.Report) {
@@ -100,12 +101,13 @@ func (a *Agent) settleVolumes(ctx context.Context) error {
 			news = a.volumes.set(said) || news
 		}
 	}
+	a.pruneImages(ctx, s, list)
 	left := []nodewire.Orphan{}
 	for _, f := range list {
 		if listed[f.ID] {
 			continue
 		}
-		if slices.Contains(s.Assignment.Remove, f.ID) && !s.mounted(f.ID) {
+		if (slices.Contains(s.Assignment.Remove, f.ID) || a.volumes.isFresh(f.ID)) && !s.mounted(f.ID) {
 			if err := a.removeVolume(ctx, f.ID); err != nil {
 				a.log.Warn("remove a volume that an operator let go", "volume", f.ID, "error", err)
 			} else {
@@ -150,7 +152,7 @@ func (a *Agent) settleVolume(ctx context.Context, s *state, v nodewire.Volume, f
 	case !whole && s.Kept[v.ID]:
 		said.State, said.Message, said.UsedMiB = nodewire.VolumeFailed, lostVolume, 0
 		return said, true
-	case !whole:
+	case !whole, a.volumes.isFresh(v.ID):
 		return said, false
 	case f.SizeMiB < v.SizeMiB:
 		if _, err := a.cfg.Volumes.Ensure(ctx, v); err != nil {
@@ -162,6 +164,29 @@ func (a *Agent) settleVolume(ctx context.Context, s *state, v nodewire.Volume, f
 		a.log.Warn("note that a volume is here", "volume", v.ID, "error", err)
 	}
 	return said, true
+}
+
+// pruneImages lets go of images that no disk is based on. Where a disk is missing
+// that should be here, somebody may yet bring it back.
+func (a *Agent) pruneImages(ctx context.Context, s *state, list []volume.Found) {
+	var folders []string
+	here := map[string]bool{}
+	for _, f := range list {
+		here[f.ID] = true
+		folders = append(folders, f.Folder)
+	}
+	for id := range s.Kept {
+		if !here[id] {
+			return
+		}
+	}
+	for _, d := range a.cfg.Drivers {
+		if p, ok := d.(hypervisor.Pruner); ok {
+			if err := p.Prune(ctx, folders); err != nil {
+				a.log.Warn("prune images", "error", err)
+			}
+		}
+	}
 }
 
 // mounted reports that a guest may be left that has a volume mounted.
@@ -183,6 +208,7 @@ func (a *Agent) removeVolume(ctx context.Context, id string) error {
 	if err := a.cfg.Volumes.Remove(ctx, id); err != nil {
 		return err
 	}
+	a.volumes.setFresh(id, false)
 	return a.keepVolume(id, false)
 }
 
@@ -225,6 +251,11 @@ func (w *worker) folders(ctx context.Context, want *nodewire.Instance) (map[stri
 				return nil, volumeFailure(lostVolume, nil, true)
 			}
 		}
+		if !s.Kept[v.ID] {
+			if has, err := store.Has(ctx, v.ID); err == nil && !has {
+				w.a.volumes.setFresh(v.ID, true)
+			}
+		}
 		folder, err := store.Ensure(ctx, v)
 		if err != nil {
 			f := volumeFailure("its volume could not be made", err, false)
@@ -236,18 +267,56 @@ func (w *worker) folders(ctx context.Context, want *nodewire.Instance) (map[stri
 			}
 			return nil, f
 		}
-		if err := w.a.keepVolume(v.ID, true); err != nil {
-			return nil, err
-		}
-		w.a.volumes.mu.Lock()
-		known := w.a.volumes.states[v.ID].State == nodewire.VolumePresent
-		w.a.volumes.mu.Unlock()
-		if !known && w.a.volumes.set(nodewire.VolumeReport{ID: v.ID, State: nodewire.VolumePresent}) {
-			w.a.dirty()
-		}
 		folders[v.ID] = folder
 	}
 	return folders, nil
+}
+
+// keepVolumes says of a prepared guest's volumes that they are here: from now on
+// they may hold something.
+func (w *worker) keepVolumes(want *nodewire.Instance) error {
+	for _, m := range want.Mounts {
+		if err := w.a.keepVolume(m.VolumeID, true); err != nil {
+			return err
+		}
+		w.a.volumes.setFresh(m.VolumeID, false)
+		w.a.volumes.mu.Lock()
+		known := w.a.volumes.states[m.VolumeID].State == nodewire.VolumePresent
+		w.a.volumes.mu.Unlock()
+		if !known && w.a.volumes.set(nodewire.VolumeReport{ID: m.VolumeID, State: nodewire.VolumePresent}) {
+			w.a.dirty()
+		}
+	}
+	return nil
+}
+
+// dropFresh takes away the volumes of a guest that could not be prepared, if they
+// were made for that: a refused image leaves nothing.
+func (w *worker) dropFresh(ctx context.Context, want *nodewire.Instance) {
+	for _, m := range want.Mounts {
+		if !w.a.volumes.isFresh(m.VolumeID) {
+			continue
+		}
+		if err := w.a.removeVolume(ctx, m.VolumeID); err != nil {
+			w.log.Warn("remove a volume that was not used", "volume", m.VolumeID, "error", err)
+		}
+	}
+}
+
+func (v *volumes) isFresh(id string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.fresh[id]
+}
+
+func (v *volumes) setFresh(id string, fresh bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if fresh {
+		v.fresh[id] = true
+	} else {
+		delete(v.fresh, id)
+	}
 }
 
 func volumeFailure(message string, err error, final bool) *hypervisor.Failure {

@@ -160,6 +160,48 @@ func TestANodeWithoutRoomSaysSo(t *testing.T) {
 	})
 }
 
+// TestARefusedImageLeavesNoDisk, and none is said to be there, which would be
+// charged.
+func TestARefusedImageLeavesNoDisk(t *testing.T) {
+	t.Parallel()
+	refused := true
+	said := map[string]bool{}
+	refuse := func(_ context.Context, step, _ string) error {
+		if step == "prepare" && refused {
+			return &hypervisor.Failure{Reason: nodewire.ReasonImagePull, Message: "it is based on another file", Final: true}
+		}
+		return nil
+	}
+	bubble(t, fake.Options{PrepareDelay: 20 * time.Second, Hook: refuse}, func(t *testing.T, w *world, n *node) {
+		watch := func(d time.Duration) {
+			for range d / time.Second {
+				pass(time.Second)
+				said[n.volume("vol_1").State] = true
+			}
+		}
+		vm := container("inst_1", 1)
+		vm.Kind, vm.Mounts = "vm", []nodewire.Mount{{VolumeID: "vol_1", Role: "root"}}
+		mustAssign(t, n, withVolume(assignment("e", 1, vm), nodewire.VolumePresent))
+		watch(30 * time.Second)
+		expect(t, n, "inst_1", nodewire.GuestFailed, nodewire.ReasonImagePull)
+		if has(t, w, "vol_1") || said[nodewire.VolumePresent] {
+			t.Errorf("there: %v; said: %v", has(t, w, "vol_1"), said)
+		}
+		refused = false
+		vm.Epoch, vm.Generation = 2, 2
+		mustAssign(t, n, withVolume(assignment("e", 2, vm), nodewire.VolumePresent))
+		pass(15 * time.Second)
+		if v := n.volume("vol_1"); v.State == nodewire.VolumePresent {
+			t.Errorf("while its image is still being fetched: %+v", v)
+		}
+		pass(15 * time.Second)
+		expect(t, n, "inst_1", nodewire.GuestRunning, "")
+		if v := n.volume("vol_1"); v.State != nodewire.VolumePresent || !has(t, w, "vol_1") {
+			t.Errorf("once it runs: %+v", v)
+		}
+	})
+}
+
 // TestAHeldVMStartsAgainInItsNextEpoch: a stop that keeps the place leaves the
 // instance assigned; its start is another epoch, and the disk is never touched.
 func TestAHeldVMStartsAgainInItsNextEpoch(t *testing.T) {

@@ -138,6 +138,12 @@ type Dialer interface {
 	Dial(ctx context.Context, id string, port int) (net.Conn, error)
 }
 
+// Pruner is a Driver that keeps images for as long as a disk in one of the node's
+// volumes is based on them. The folders are those of every volume that there is.
+type Pruner interface {
+	Prune(ctx context.Context, folders []string) error
+}
+
 // Enclosed is a Driver whose guests each have a control group of their own, so
 // that they can be ended without it. The others say a guest's process.
 type Enclosed interface {

@@ -63,7 +63,8 @@ func (d *Disks) Ensure(ctx context.Context, img nodewire.Image, secrets Secrets,
 	path := filepath.Join(d.dir, name)
 	defer d.lock(name)()
 	if d.intact(path) {
-		return path, nil
+		now := time.Now() // whoever asks for it may use it soon
+		return path, os.Chtimes(path, now, now)
 	}
 	if err := os.MkdirAll(d.dir, 0o700); err != nil {
 		return "", fmt.Errorf("make image folder: %w", err)

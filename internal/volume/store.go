@@ -31,6 +31,7 @@ type Found struct {
 	Role    string // empty: a crash left it half made
 	SizeMiB int64
 	UsedMiB int64
+	Folder  string // where its data lies; empty for one in memory
 }
 
 // Store keeps volumes in a pool. Its methods are idempotent and may be called
@@ -189,7 +190,7 @@ func (s *Store) List(ctx context.Context) ([]Found, error) {
 	}
 	out := []Found{}
 	for _, id := range s.pool.IDs(volumes) {
-		f := Found{ID: id}
+		f := Found{ID: id, Folder: s.folder(id)}
 		switch a, err := s.read(id); {
 		case err == nil:
 			f.Role, f.SizeMiB = a.Role, a.SizeMiB

@@ -92,7 +92,7 @@ func TestAVolumeIsMadeOnceGrowsAndGoesByName(t *testing.T) {
 	}
 	unix.Sync() // usage is as of the last commit
 	list, err := s.List(ctx)
-	if err != nil || len(list) != 1 || list[0].ID != "vol_a" || list[0].Role != RoleHome || list[0].SizeMiB != 48 || list[0].UsedMiB < 24 {
+	if err != nil || len(list) != 1 || list[0].ID != "vol_a" || list[0].Role != RoleHome || list[0].SizeMiB != 48 || list[0].UsedMiB < 24 || list[0].Folder != folder {
 		t.Errorf("list: %+v, %v", list, err)
 	}
 	for range 2 {

@@ -68,6 +68,7 @@ var (
 	_ hypervisor.Driver   = (*Driver)(nil)
 	_ hypervisor.Dialer   = (*Driver)(nil)
 	_ hypervisor.Consoler = (*Driver)(nil)
+	_ hypervisor.Pruner   = (*Driver)(nil)
 )
 
 // qemuUser is who every QEMU process runs as; Debian's package makes it.
