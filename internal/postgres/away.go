@@ -31,10 +31,15 @@ func away(ctx context.Context, err error) error {
 
 // isAway tells a server that is down, starting, stopping or cut off from one
 // that refuses: classes 08 (connection), 53 (resources), 57P0x (operator
-// intervention) and 58 (the system under it), and whatever the network says.
+// intervention), 58 (the system under it) and XX (its own faults), whatever ends a
+// session, and whatever the network says.
 func isAway(err error) bool {
+	var said *pgconn.PgError
+	if errors.As(err, &said) && (said.Severity == "FATAL" || said.Severity == "PANIC") {
+		return true
+	}
 	if code := Code(err); code != "" {
-		return strings.HasPrefix(code, "08") || strings.HasPrefix(code, "53") || strings.HasPrefix(code, "57P0") || strings.HasPrefix(code, "58")
+		return strings.HasPrefix(code, "08") || strings.HasPrefix(code, "53") || strings.HasPrefix(code, "57P0") || strings.HasPrefix(code, "58") || strings.HasPrefix(code, "XX")
 	}
 	var connect *pgconn.ConnectError
 	var network net.Error
