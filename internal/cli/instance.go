@@ -51,7 +51,7 @@ it runs. A COMMAND after -- replaces the image's own.`,
 			if in.Labels, err = pairs(labels, "--label"); err != nil {
 				return usageError{err, cmd}
 			}
-			if err := vm.read(a, cmd, &in); err != nil {
+			if err := vm.read(a, &in); err != nil {
 				return err
 			}
 			if noQueue {

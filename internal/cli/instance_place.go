@@ -38,7 +38,7 @@ func (g *guest) flags(cmd *cobra.Command, in *api.InstanceCreate) {
 }
 
 // read takes the files into the request.
-func (g *guest) read(a *app, cmd *cobra.Command, in *api.InstanceCreate) error {
+func (g *guest) read(a *app, in *api.InstanceCreate) error {
 	files := g.keys
 	if len(files) == 0 && in.Kind == "vm" {
 		if home := a.Getenv("HOME"); home != "" {
@@ -55,7 +55,7 @@ func (g *guest) read(a *app, cmd *cobra.Command, in *api.InstanceCreate) error {
 			return err
 		}
 		if strings.Contains(text, "PRIVATE KEY") {
-			return usageError{fmt.Errorf("%s is a private key, which nobody else should have, and nothing was sent: give the public one, from the file that ends in .pub", path), cmd}
+			return fmt.Errorf("%s is a private key, which nobody else should have, and nothing was sent: give the public one, from the file that ends in .pub", path)
 		}
 		for line := range strings.Lines(text) {
 			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {

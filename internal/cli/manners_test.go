@@ -63,7 +63,7 @@ func TestAPrivateKeyIsNotSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := tenon(t, cloud.URL, "instance", "create", "vm-1", "--kind", "vm", "--image", "a", "--flavor", "b", "--ssh-key", path)
-	if r.code != exitUsage || !strings.Contains(r.err, "private key") || len(cloud.tokens) != 0 {
+	if r.code != exitError || !strings.Contains(r.err, "private key") || strings.Count(r.err, "\n") != 1 || len(cloud.tokens) != 0 {
 		t.Errorf("%d requests, %+v", len(cloud.tokens), r)
 	}
 	if strings.Contains(r.err, "BEGIN") {
