@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	"github.com/tenon-cloud/tenon/internal/authn"
 	"github.com/tenon-cloud/tenon/internal/authz"
 	"github.com/tenon-cloud/tenon/internal/cloud"
-	"github.com/tenon-cloud/tenon/internal/placement"
 	"github.com/tenon-cloud/tenon/internal/postgres"
 )
 
@@ -27,7 +25,6 @@ const (
 	labelsMaximum  = 32
 	labelBytes     = 63
 	reservedPrefix = "TENON_"
-	aheadMaximum   = 2_000 // of a queue, that are looked at before a new one
 )
 
 var (
@@ -281,99 +278,4 @@ func (a *App) mustFit(ctx context.Context, c Call, w wish) error {
 	}
 	return cloud.E(cloud.KindNoCapacity, "no_capacity", "nothing in pool %q takes a %s now", w.pool.Name, w.flavor.Name).
 		WithHint("leave out wait: false to queue it, or take another flavor").With("reasons", d.Reasons)
-}
-
-// InstanceDryRun tells what a create would do and cost, and changes nothing.
-func (a *App) InstanceDryRun(ctx context.Context, c Call, project string, in InstanceInput) (DryRun, error) {
-	named := in.Name != ""
-	if !named {
-		in.Name = "dry-run" // asked before a name is chosen
-	}
-	c.IdempotencyKey = ""
-	w, _, err := a.wish(ctx, c, project, in)
-	if err != nil {
-		return DryRun{}, err
-	}
-	if named {
-		if err := a.mustBeFree(ctx, c, w); err != nil {
-			return DryRun{}, err
-		}
-	}
-	return a.dryRun(ctx, c, w)
-}
-
-// mustBeFree refuses a name that an instance of the project has.
-func (a *App) mustBeFree(ctx context.Context, c Call, w wish) error {
-	return a.db.InAPI(ctx, postgres.ScopeOf(c.Actor), func(tx *postgres.Tx) error {
-		_, err := postgres.InstanceFind(ctx, tx, w.project.ID, postgres.RefOf(cloud.InstanceID{}, w.in.Name))
-		switch {
-		case postgres.Missing(err):
-			return nil
-		case err != nil:
-			return err
-		}
-		return nameTaken("instance", w.in.Name)
-	})
-}
-
-func (a *App) dryRun(ctx context.Context, c Call, w wish) (DryRun, error) {
-	out := DryRun{Currency: currency, Pool: w.pool.Name, Simulated: w.pool.Simulated}
-	var nodes []postgres.FleetNode
-	err := a.db.InAPI(ctx, postgres.ScopeOf(c.Actor), func(tx *postgres.Tx) error {
-		prices, err := postgres.PriceList(ctx, tx)
-		if err != nil {
-			return err
-		}
-		i := cloud.Instance{Kind: w.image.Kind, Shape: w.flavor.Shape}
-		if v, keeps := volumeOf(i); keeps {
-			i.Volumes = []cloud.Volume{v}
-		}
-		out.PricePerHourMicros, _, out.Priced = tariffAt(prices, w.at).rates(i)
-		if out.Ahead, err = postgres.QueueAhead(ctx, tx, w.pool.ID); err != nil {
-			return err
-		}
-		nodes, err = postgres.FleetFree(ctx, tx)
-		return err
-	})
-	if err != nil {
-		return out, err
-	}
-	out.FreeNow = fits(nodes, w.flavor.Shape, func(n postgres.FleetNode) bool {
-		return n.PoolID == w.pool.ID && slices.Contains(n.Kinds, string(w.image.Kind))
-	})
-	// Whoever waits already takes their place first.
-	var waiting []postgres.Waiting
-	if out.Ahead > 0 {
-		err := a.db.InSystem(ctx, func(tx *postgres.Tx) (err error) {
-			waiting, err = postgres.QueueOf(ctx, tx, w.pool.ID, aheadMaximum+1)
-			return err
-		})
-		if err != nil {
-			return out, err
-		}
-	}
-	if len(waiting) > aheadMaximum {
-		out.Reasons = []Reason{{Reason: "queue", Message: fmt.Sprintf("more than %d wait before it", aheadMaximum), Count: out.Ahead}}
-		return out, nil
-	}
-	requests := make([]placement.Request, 0, len(waiting)+1)
-	for _, q := range waiting {
-		requests = append(requests, placement.Request{InstanceID: q.ID, Kind: q.Kind, Shape: q.Shape, Pool: w.pool.Name, Order: q.QueuedAt.UnixMicro(), Home: q.Home})
-	}
-	own := cloud.InstanceID{}.New()
-	requests = append(requests, placement.Request{InstanceID: own, Kind: w.image.Kind, Shape: w.flavor.Shape, Pool: w.pool.Name, Order: math.MaxInt64})
-	plan := placement.Decide(snapshot(nodes, w.pool.Name), requests, placement.Policy{})
-	at := slices.IndexFunc(plan.Decisions, func(d placement.Decision) bool { return d.InstanceID == own })
-	if at < 0 {
-		return out, fmt.Errorf("decide about instance %s: no decision", own)
-	}
-	d := plan.Decisions[at]
-	out.StartsNow = d.Refusal == nil
-	if d.Refusal != nil {
-		out.NeverFits = d.Refusal.NeverFits
-		for _, r := range d.Refusal.Reasons {
-			out.Reasons = append(out.Reasons, Reason{Reason: string(r.Code), Message: r.String(), Count: r.Count})
-		}
-	}
-	return out, nil
 }

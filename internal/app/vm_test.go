@@ -279,6 +279,10 @@ func TestC16EveryWayToMoreIsRefusedAlike(t *testing.T) {
 		_, err := h.InstanceCreate(ctx, h.admin, "default", app.InstanceInput{Name: name, Image: "debian-12-vm", Flavor: flavor})
 		return err
 	}
+	dry := func(name, flavor string) error {
+		_, err := h.InstanceDryRun(ctx, h.admin, "default", app.InstanceInput{Name: name, Image: "debian-12-vm", Flavor: flavor})
+		return err
+	}
 	for _, f := range []string{"h100-1x", "h100-2x"} {
 		if err := create("vm-"+f, f); err != nil {
 			t.Fatal(err)
@@ -311,6 +315,7 @@ func TestC16EveryWayToMoreIsRefusedAlike(t *testing.T) {
 		asked int64
 	}{
 		"create":                             {create("more", "h100-2x"), 2000},
+		"dry run":                            {dry("more", "h100-2x"), 2000},
 		"resize from 1 to 2":                 {resize(&two), 2000},
 		"start of one that had released":     {start("vm-h100-1x", app.StartInput{}), 1000},
 		"start of another that had released": {start("vm-h100-2x", app.StartInput{}), 2000},
