@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -118,7 +120,7 @@ func answerOf(ctx context.Context, err error) *answer {
 		a.cause = err
 	}
 	for _, f := range e.Fields {
-		a.Errors = append(a.Errors, api.ProblemField{Location: f.Location, Message: f.Message, Value: f.Value})
+		a.Errors = append(a.Errors, api.ProblemField{Location: f.Location, Message: f.Message, Value: toldBack(f.Location, f.Value)})
 	}
 	a.figures(e.Detail)
 	switch e.Kind {
@@ -232,9 +234,10 @@ func validationAnswer(hctx huma.Context, status int, msg string, errs ...error) 
 		if code == "invalid" && hctx != nil {
 			explain(hctx.Operation(), &f)
 		}
-		if code != "invalid" || isSecret(f.Location) {
+		if code != "invalid" {
 			f.Value = nil
 		}
+		f.Value = toldBack(f.Location, f.Value)
 		a.Errors = append(a.Errors, f)
 	}
 	if code == "malformed_json" && len(a.Errors) > 0 {
@@ -249,6 +252,47 @@ func validationAnswer(hctx huma.Context, status int, msg string, errs ...error) 
 // isSecret reports fields whose value must not come back or be logged.
 func isSecret(location string) bool {
 	l := strings.ToLower(location)
-	return strings.Contains(l, "password") || strings.Contains(l, "token") || strings.Contains(l, "secret") ||
+	return strings.Contains(l, "password") || strings.Contains(l, "token") || strings.Contains(l, "secret") || strings.Contains(l, "user_data") ||
 		strings.Contains(l, "body.env") || strings.HasPrefix(l, "header.") || strings.HasPrefix(l, "cookie.")
+}
+
+// valueCharacters is how much of a wrong value is told back.
+const valueCharacters = 200
+
+// toldBack is what of a wrong value may come back: nothing of a secret, nor of
+// what may hold one, and not all of what is long.
+func toldBack(location string, v any) any {
+	if v == nil || isSecret(location) {
+		return nil
+	}
+	text, ok := v.(string)
+	if !ok {
+		raw, err := json.Marshal(v)
+		if err != nil || strings.ContainsAny(string(raw[:1]), "{[") && holdsSecret(v) {
+			return nil
+		}
+		if utf8.RuneCount(raw) <= valueCharacters {
+			return v
+		}
+		text = string(raw)
+	}
+	if utf8.RuneCountInString(text) <= valueCharacters {
+		return text
+	}
+	return string([]rune(text)[:valueCharacters]) + "…"
+}
+
+// holdsSecret reports a secret field anywhere within a value.
+func holdsSecret(v any) bool {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, inner := range v {
+			if isSecret(k) || k == "env" || holdsSecret(inner) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(v, holdsSecret)
+	}
+	return false
 }
