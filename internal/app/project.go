@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/tenon-cloud/tenon/internal/authz"
@@ -134,6 +135,15 @@ func (a *App) ProjectUpdate(ctx context.Context, c Call, project string, in Proj
 		if in.IdleWarn != nil {
 			p.IdleWarnSeconds = *in.IdleWarn
 			detail["idle_warn_seconds"] = p.IdleWarnSeconds
+		}
+		if (in.IdleStop != nil || in.IdleWarn != nil) && p.IdleStopSeconds != nil && p.IdleWarnSeconds >= *p.IdleStopSeconds {
+			f := cloud.Field{Location: "body.idle_warn_seconds", Value: p.IdleWarnSeconds,
+				Message: fmt.Sprintf("less than idle_stop_seconds, which is %d: the warning comes before the stop", *p.IdleStopSeconds)}
+			if in.IdleWarn == nil {
+				f = cloud.Field{Location: "body.idle_stop_seconds", Value: *p.IdleStopSeconds,
+					Message: fmt.Sprintf("more than idle_warn_seconds, which is %d: the warning comes before the stop", p.IdleWarnSeconds)}
+			}
+			return cloud.Invalid(f)
 		}
 		if out, err = postgres.ProjectChange(ctx, tx, p); err != nil {
 			return err

@@ -172,6 +172,8 @@ func TestIdlePolicyOfAProject(t *testing.T) {
 		{`{"idle_stop_seconds": 7200, "idle_warn_seconds": 300}`, 200, 7200.0, 300},
 		{`{"display_name": "Other"}`, 200, 7200.0, 300},
 		{`{"idle_stop_seconds": 59}`, 422, 7200.0, 300},
+		{`{"idle_warn_seconds": 7200}`, 422, 7200.0, 300},
+		{`{"idle_stop_seconds": 300}`, 422, 7200.0, 300},
 		{`{"idle_stop_seconds": -1}`, 422, 7200.0, 300},
 		{`{"idle_stop_seconds": "2h"}`, 422, 7200.0, 300},
 		{`{"idle_warn_seconds": 100000}`, 422, 7200.0, 300},
