@@ -12,6 +12,9 @@ import (
 // Leadership is the name that the control plane's processes stand for.
 const Leadership = "cloud"
 
+// ReplicaStale is after how long without a beat a process counts for nothing.
+const ReplicaStale = 5 * time.Second
+
 // Replica is one process of the control plane.
 type Replica = postgres.Replica
 
@@ -21,7 +24,7 @@ func (a *App) ReplicaList(ctx context.Context, c Call) (out []Replica, err error
 		return nil, err
 	}
 	err = a.db.InSystem(ctx, func(tx *postgres.Tx) (err error) {
-		out, err = postgres.ReplicaList(ctx, tx, Leadership)
+		out, err = postgres.ReplicaList(ctx, tx, Leadership, ReplicaStale)
 		return err
 	})
 	return out, err

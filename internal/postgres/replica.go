@@ -69,12 +69,13 @@ func ReplicasOf(ctx context.Context, q Querier, node cloud.NodeID, but string, a
 	return all[Replica](rows, "find the node's replicas")
 }
 
-// ReplicaList lists all of them, the oldest first, as tenon_system.
-func ReplicaList(ctx context.Context, q Querier, leadership string) ([]Replica, error) {
+// ReplicaList lists all of them, the oldest first, as tenon_system. One that was
+// not heard of within an age has no nodes: they are connected elsewhere by now.
+func ReplicaList(ctx context.Context, q Querier, leadership string, age time.Duration) ([]Replica, error) {
 	rows, _ := q.Query(ctx, `
 		SELECT r.id, r.address, r.version,
 			EXISTS (SELECT FROM leader l WHERE l.name = $1 AND l.holder = r.id AND l.expires_at > clock_timestamp()) AS leader,
-			(SELECT count(*) FROM node_connection c WHERE c.replica_id = r.id)::int AS nodes, r.started_at, r.seen_at
-		FROM replica r ORDER BY r.started_at, r.id`, leadership)
+			(SELECT count(*) FROM node_connection c WHERE c.replica_id = r.id AND r.seen_at > now() - make_interval(secs => $2))::int AS nodes, r.started_at, r.seen_at
+		FROM replica r ORDER BY r.started_at, r.id`, leadership, age.Seconds())
 	return all[Replica](rows, "list replicas")
 }

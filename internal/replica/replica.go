@@ -47,7 +47,7 @@ func New(cfg Config) *Replica {
 		}
 	}
 	set(&cfg.Timing.Beat, time.Second)
-	set(&cfg.Timing.Stale, 5*time.Second)
+	set(&cfg.Timing.Stale, app.ReplicaStale)
 	set(&cfg.Timing.Forget, 30*time.Second)
 	set(&cfg.Timing.Dial, 2*time.Second)
 	r := &Replica{cfg: cfg, log: cfg.Log, began: time.Now(), changed: make(chan struct{}, 1)}
