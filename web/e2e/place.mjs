@@ -76,7 +76,10 @@ test('a VM, its GPU held and released, nodes, policies', { timeout: 8 * minute }
 
   await step(t, 'create it on the simulated pool', async () => {
     await page.getByRole('radio', { name: /^simulated/ }).check()
-    await page.getByRole('radio', { name: /^A30 / }).first().check()
+    await page
+      .getByRole('radio', { name: /^H100 80 GB/ })
+      .first()
+      .check()
     await page.getByLabel('Name', { exact: true }).fill(name)
     const summary = page.getByRole('complementary', { name: 'Summary' })
     await summary.getByText('Starts now').waitFor()
@@ -144,12 +147,12 @@ test('a VM, its GPU held and released, nodes, policies', { timeout: 8 * minute }
     await page.getByRole('button', { name: 'More actions' }).click()
     await page.getByRole('menuitem', { name: 'Change shape…' }).click()
     await dialog()
-      .getByRole('radio', { name: /^H100 80 GB/ })
+      .getByRole('radio', { name: /^2 × H100 80 GB/ })
       .first()
       .check()
     await dialog().getByRole('button', { name: 'Change shape' }).click()
     await dialog().waitFor({ state: 'detached' })
-    assert.notEqual((await instance()).flavor, 'a30-1x')
+    assert.notEqual((await instance()).flavor, 'h100-1x')
   })
 
   await step(t, 'it starts without its GPU, to save its data', async () => {

@@ -75,11 +75,18 @@ export default function ConsoleView({ project, instance }: { project: string; in
     const typed = t.onData((text) => link?.send(text))
     setState({ kind: 'opening' })
     connect()
-    const watch = new ResizeObserver(() => fit.fit())
+    // once when the size has settled too: a window that is being resized tells sizes in between
+    let settle = 0
+    const watch = new ResizeObserver(() => {
+      fit.fit()
+      clearTimeout(settle)
+      settle = window.setTimeout(() => fit.fit(), 120)
+    })
     watch.observe(el)
     return () => {
       gone = true
       clearTimeout(timer)
+      clearTimeout(settle)
       typed.dispose()
       watch.disconnect()
       link?.close()

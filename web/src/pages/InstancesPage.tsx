@@ -37,19 +37,21 @@ const columns: Column<Instance>[] = [
     growNarrow: true,
     cell: (i) => (
       <>
-        <Link
-          to="/projects/$project/instances/$instance"
-          params={{ project: i.project, instance: i.name }}
-          title={i.name}
-          className="block truncate font-medium text-fg no-underline hover:text-accent-ink sm:max-w-56 xl:max-w-72"
-        >
-          {i.name}
-        </Link>
-        <span className="flex items-center gap-1.5 text-12 leading-4 text-fg3 sm:hidden">
-          <span className="min-w-0 truncate">
-            {gpuShort(i)} · <Price instance={i} />
+        <span className="flex items-center gap-1.5">
+          <Link
+            to="/projects/$project/instances/$instance"
+            params={{ project: i.project, instance: i.name }}
+            title={i.name}
+            className="block min-w-0 truncate font-medium text-fg no-underline hover:text-accent-ink sm:max-w-56 xl:max-w-72"
+          >
+            {i.name}
+          </Link>
+          <span className="lg:hidden">
+            <SimTag instance={i} />
           </span>
-          <SimTag instance={i} />
+        </span>
+        <span className="block truncate text-12 leading-4 text-fg3 sm:hidden">
+          {gpuShort(i)} · <Price instance={i} />
         </span>
       </>
     ),
