@@ -111,22 +111,24 @@ const (
 
 // GPU is a physical card on a node.
 type GPU struct {
-	ID         GPUID
-	NodeID     NodeID
-	NodeName   string
-	UUID       string // NVML's, with its GPU- prefix; simulated cards have their own
-	PCIAddress string // domain:bus:slot.function
-	Index      int    // for display only; changes between boots
-	Model      string // key of gpu.Models: h100-80gb
-	Geometry   string // key of gpu.Geometries
-	Mode       GPUMode
-	State      GPUState
-	Reason     string   // why it is not ready
-	MemoryMiB  int64    // usable, from the driver
-	NUMANode   int      // -1: unknown
-	NVLink     []string // PCI addresses of the cards joined to it
-	Simulated  bool
-	Claims     []Claim `db:"-"`
+	ID          GPUID
+	NodeID      NodeID
+	NodeName    string
+	NodeWell    bool // it answers, and is not fenced
+	NodeDrained bool
+	UUID        string // NVML's, with its GPU- prefix; simulated cards have their own
+	PCIAddress  string // domain:bus:slot.function
+	Index       int    // for display only; changes between boots
+	Model       string // key of gpu.Models: h100-80gb
+	Geometry    string // key of gpu.Geometries
+	Mode        GPUMode
+	State       GPUState
+	Reason      string   // why it is not ready
+	MemoryMiB   int64    // usable, from the driver
+	NUMANode    int      // -1: unknown
+	NVLink      []string // PCI addresses of the cards joined to it
+	Simulated   bool
+	Claims      []Claim `db:"-"`
 }
 
 // Slots is a half-open range of a GPU's slots. A whole card is [0,8), a MIG

@@ -76,12 +76,12 @@ func gpuOf(g cloud.GPU) api.GPU {
 	return out
 }
 
-// freePlaces lists where a slice could start now; a card out of service and one
-// that is not cut have none.
+// freePlaces lists where a slice could start now; a card out of service, one
+// whose node takes nothing and one that is not cut have none.
 func freePlaces(g cloud.GPU) []api.FreePlace {
 	out := []api.FreePlace{}
 	geometry, err := gpu.GeometryByName(g.Geometry)
-	if err != nil || g.State != cloud.GPUReady || g.Mode != cloud.ModeMIG {
+	if err != nil || g.State != cloud.GPUReady || !g.NodeWell || g.NodeDrained || g.Mode != cloud.ModeMIG {
 		return out
 	}
 	used := gpu.UsedBy(g.Claims)

@@ -21,7 +21,8 @@ type Census struct {
 	Alarms     map[string]int // open ones by severity
 }
 
-// CensusCards are the cards of one mode and state.
+// CensusCards are the cards of one mode and state; those that are ready are what
+// Capacity calls healthy, and of a node that does not answer nothing is known.
 type CensusCards struct {
 	Mode      cloud.GPUMode
 	State     cloud.GPUState
@@ -46,12 +47,12 @@ func CensusTake(ctx context.Context, q Querier) (Census, error) {
 	b.Queue(`SELECT state, count(*) FROM node WHERE forgotten_at IS NULL GROUP BY state`).Query(tally(out.Nodes))
 	b.Queue(`SELECT count(*) FROM node WHERE drained AND forgotten_at IS NULL`).QueryRow(func(row pgx.Row) error { return row.Scan(&out.Drained) })
 	b.Queue(`
-		SELECT g.mode, g.state, count(*) AS cards,
+		SELECT g.mode, CASE WHEN g.state = 'ready' AND NOT `+nodeWell+` THEN 'unknown' ELSE g.state END AS state, count(*) AS cards,
 			COALESCE(sum(CASE WHEN g.mode = 'mig' AND g.geometry = 'mig4' THEN 4 ELSE 8 END), 0)::int AS slots,
 			COALESCE(sum(k.slots), 0)::int AS slots_used
 		FROM gpu g JOIN node n ON n.id = g.node_id AND n.forgotten_at IS NULL
 		LEFT JOIN (SELECT gpu_id, sum(upper(slots) - lower(slots)) AS slots FROM gpu_claim GROUP BY gpu_id) k ON k.gpu_id = g.id
-		GROUP BY g.mode, g.state ORDER BY g.mode, g.state`).Query(func(rows pgx.Rows) (err error) {
+		GROUP BY 1, 2 ORDER BY 1, 2`).Query(func(rows pgx.Rows) (err error) {
 		out.Cards, err = pgx.CollectRows(rows, pgx.RowToStructByName[CensusCards])
 		return err
 	})

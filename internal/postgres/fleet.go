@@ -88,14 +88,18 @@ type CapacityRow struct {
 	SlotsUsed  int
 }
 
-// Capacity counts every card once (case C25): healthy is what is in service,
-// used what anybody holds, free what is healthy and held by nobody.
+// nodeWell is a node, n, whose word counts now.
+const nodeWell = `(n.state = 'ready' AND n.fenced_at IS NULL)`
+
+// Capacity counts every card once (case C25): healthy is what is ready on a node
+// that answers, used what anybody holds, free what is healthy, held by nobody and
+// not drained.
 func Capacity(ctx context.Context, q Querier) ([]CapacityRow, error) {
 	rows, _ := q.Query(ctx, `
 		SELECT g.model, g.simulated, count(*) AS total,
-			count(*) FILTER (WHERE g.state IN ('ready', 'cleaning')) AS healthy,
+			count(*) FILTER (WHERE g.state = 'ready' AND `+nodeWell+`) AS healthy,
 			count(*) FILTER (WHERE k.slots IS NOT NULL) AS used,
-			count(*) FILTER (WHERE g.state = 'ready' AND k.slots IS NULL) AS free,
+			count(*) FILTER (WHERE g.state = 'ready' AND `+nodeWell+` AND NOT n.drained AND k.slots IS NULL) AS free,
 			COALESCE(sum(CASE WHEN g.geometry = 'mig4' THEN 4 ELSE 8 END) FILTER (WHERE g.mode = 'mig'), 0)::int AS slots_total,
 			COALESCE(sum(k.slots) FILTER (WHERE g.mode = 'mig'), 0)::int AS slots_used
 		FROM gpu g JOIN node n ON n.id = g.node_id AND n.forgotten_at IS NULL

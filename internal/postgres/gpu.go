@@ -12,7 +12,7 @@ import (
 
 const gpuSelect = `
 	SELECT g.id, g.node_id, n.name AS node_name, g.uuid, g.pci_address, g.index, g.model, g.geometry, g.mode, g.state,
-		g.reason, g.memory_mib, g.numa_node, g.nvlink, g.simulated
+		g.reason, g.memory_mib, g.numa_node, g.nvlink, g.simulated, ` + nodeWell + ` AS node_well, n.drained AS node_drained
 	FROM gpu g JOIN node n ON n.id = g.node_id AND n.forgotten_at IS NULL`
 
 // GPUFilter narrows a list; zero fields do not.
