@@ -41,11 +41,13 @@ export function ResizeDialog({
     setFlavor(i.flavor)
     onClose()
   }
+  // What lies on its node, which a shape that was only asked for has not grown yet.
+  const kept = Math.max(0, ...(i.volumes ?? []).map((v) => (v.state === 'pending' ? 0 : v.size_mib)))
   const refusal = (f: Flavor) =>
     i.kind === 'vm' && vmRefusal(f)
       ? vmRefusal(f)
-      : dataKept(i.kind) && f.disk_mib < i.disk_mib
-        ? `A disk never shrinks: shapes with less than ${formatMiB(i.disk_mib)} can’t be chosen`
+      : dataKept(i.kind) && f.disk_mib < kept
+        ? `A disk never shrinks: shapes with less than ${formatMiB(kept)} can’t be chosen`
         : null
   const failure = resize.error ? failureOf(resize.error, 'change the shape') : null
   const chosen = flavors?.find((f) => f.name === flavor)
