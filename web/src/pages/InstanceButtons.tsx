@@ -83,17 +83,15 @@ export function InstanceButtons({ instance: i, project }: { instance: Instance; 
         onConfirm={(targets, options) => {
           if (!asking) return
           const action = asking === 'release' ? 'stop' : asking
-          act.mutate(
-            { action, targets, options },
-            {
-              onSuccess: (ok) => {
-                setAsking(null)
-                if (ok && action === 'delete')
-                  void navigate({ to: '/projects/$project/instances', params: { project } })
-              },
-              onError: () => setAsking(null),
-            },
-          )
+          // As a promise: a deleted instance takes this page away before a callback comes.
+          act
+            .mutateAsync({ action, targets, options })
+            .then((ok) => {
+              if (ok && action === 'delete')
+                void navigate({ to: '/projects/$project/instances', params: { project } })
+            })
+            .catch(() => undefined)
+            .finally(() => setAsking(null))
         }}
       />
       <ResizeDialog

@@ -52,7 +52,8 @@ export function useInstanceAction(project: string) {
         toast('green', `${plural(ok.length, 'instance')}: ${done[action].replace(/^is /, '')}`)
       await Promise.all([
         queryClient.invalidateQueries({ queryKey: ['instances', project] }),
-        queryClient.invalidateQueries({ queryKey: ['instance', project] }),
+        // A deleted one is left, not asked for again.
+        action !== 'delete' && queryClient.invalidateQueries({ queryKey: ['instance', project] }),
       ])
       return ok.length
     },
