@@ -31,6 +31,7 @@ type Node struct {
 
 	Labels   map[string]string `json:"labels,omitempty" doc:"Its rack and zone, as it says"`
 	Kinds    []string          `json:"kinds" doc:"Of instances that it can run"`
+	Drivers  map[string]string `json:"drivers,omitempty" doc:"What runs its guests: version and mode (VMs: KVM or emulated, and why), or why it can't be used"`
 	Watchdog bool              `json:"watchdog" doc:"It ends by itself what may restart elsewhere, once it has lost contact"`
 	FencedAt *time.Time        `json:"fenced_at,omitempty" doc:"Since when what may restart elsewhere is known not to run on it"`
 	FencedBy string            `json:"fenced_by,omitempty" enum:"operator,watchdog" doc:"Who made sure: a person, or its own time-out"`

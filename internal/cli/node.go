@@ -89,6 +89,9 @@ func (a *app) fillNode(t *table, n *api.Node) {
 	for _, key := range slices.Sorted(maps.Keys(n.Labels)) {
 		t.row(key, n.Labels[key])
 	}
+	for _, name := range slices.Sorted(maps.Keys(n.Drivers)) {
+		t.row("driver "+name, n.Drivers[name])
+	}
 	t.row("watchdog", map[bool]string{true: "yes", false: "no: what should restart elsewhere waits until you confirm that it is off"}[n.Watchdog])
 	t.row("GPUs", fmt.Sprint(len(n.GPUs)))
 	t.row("vCPU", fmt.Sprintf("%d of %.0f", n.UsedVCPU, float64(n.VCPU)*n.CPUOvercommit))

@@ -32,6 +32,7 @@ type Node struct {
 	UsedMemoryMiB int64
 	Labels        map[string]string // rack, zone
 	Kinds         []string          // of instances that its usable drivers can run
+	Drivers       map[string]string // driver → its version and how it works, or why it can't be used
 	Watchdog      bool              // it ends guests by itself when it has lost contact
 	FencedAt      *time.Time        // what may restart elsewhere no longer runs on it
 	FencedByHand  bool              // an operator confirmed that it is off

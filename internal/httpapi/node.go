@@ -104,7 +104,7 @@ func nodeOf(n cloud.Node) api.Node {
 		VCPU: n.VCPU, MemoryMiB: n.MemoryMiB, CPUOvercommit: n.CPUOvercommit, UsedVCPU: n.UsedVCPU, UsedMemoryMiB: n.UsedMemoryMiB,
 		AgentVersion: n.AgentVersion, Generation: n.Generation, AckGeneration: n.AckGeneration, LastSeenAt: utc(n.LastSeenAt),
 		CreatedAt: n.CreatedAt.UTC(), GPUs: each(n.GPUs, gpuOf),
-		Labels: n.Labels, Kinds: each(n.Kinds, func(k string) string { return k }), Watchdog: n.Watchdog, FencedAt: utc(n.FencedAt),
+		Labels: n.Labels, Kinds: each(n.Kinds, func(k string) string { return k }), Drivers: n.Drivers, Watchdog: n.Watchdog, FencedAt: utc(n.FencedAt),
 		Orphans: each(n.Orphans, func(o cloud.Orphan) api.Orphan { return api.Orphan{Driver: o.Driver, ID: o.ID, What: o.What} }),
 	}
 	switch {

@@ -13,7 +13,7 @@ import (
 
 const nodeSelect = `
 	SELECT n.id, n.name, n.pool_id, p.name AS pool_name, n.state, n.drained, n.simulated, n.vcpu, n.memory_mib,
-		n.cpu_overcommit, n.labels, n.kinds, n.watchdog, n.fenced_at, n.fenced_by IS NOT NULL AS fenced_by_hand, n.orphans, n.agent_version, n.last_seen_at, n.created_at, n.generation, n.ack_generation,
+		n.cpu_overcommit, n.labels, n.kinds, n.drivers, n.watchdog, n.fenced_at, n.fenced_by IS NOT NULL AS fenced_by_hand, n.orphans, n.agent_version, n.last_seen_at, n.created_at, n.generation, n.ack_generation,
 		COALESCE(u.vcpu, 0)::int AS used_vcpu, COALESCE(u.memory_mib, 0)::bigint AS used_memory_mib
 	FROM node n
 	JOIN pool p ON p.id = n.pool_id

@@ -1756,6 +1756,10 @@ export interface components {
             created_at: string;
             /** @description An operator's: no new placements */
             drained: boolean;
+            /** @description What runs its guests: version and mode (VMs: KVM or emulated, and why), or why it can't be used */
+            drivers?: {
+                [key: string]: string;
+            };
             /**
              * Format: date-time
              * @description Since when what may restart elsewhere is known not to run on it
