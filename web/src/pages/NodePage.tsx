@@ -241,6 +241,9 @@ function About({ n }: { n: Node }) {
           'Runs',
           n.kinds.length ? n.kinds.map((k) => `${kindWord[k] ?? k}s`).join(', ') : 'Nothing now',
         ],
+        ...Object.entries(n.drivers ?? {}).map(
+          ([name, what]) => [`${name.charAt(0).toUpperCase()}${name.slice(1)}`, what] as const,
+        ),
         n.watchdog !== undefined && [
           'Watchdog',
           n.watchdog
