@@ -84,8 +84,35 @@ func (p *Puller) pull(f *flight, key string, img nodewire.Image, secrets Secrets
 func (p *Puller) leaveNothing(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
-	if id, ok := leases.FromContext(ctx); ok {
-		_ = p.client.LeasesService().Delete(ctx, leases.Lease{ID: id}, leases.SynchronousDelete)
+	id, ok := leases.FromContext(ctx)
+	if !ok {
+		return
+	}
+	p.abortParts(ctx, id)
+	_ = p.client.LeasesService().Delete(ctx, leases.Lease{ID: id}, leases.SynchronousDelete)
+}
+
+// abortParts deletes the half-fetched blobs of a lease until it holds none: the
+// store may still be closing one, and its garbage collector would give up on that.
+func (p *Puller) abortParts(ctx context.Context, lease string) {
+	const again = 20 * time.Millisecond
+	for ctx.Err() == nil {
+		held, err := p.client.LeasesService().ListResources(ctx, leases.Lease{ID: lease})
+		failed := err != nil && !errdefs.IsNotFound(err)
+		for _, r := range held {
+			if r.Type != "ingests" {
+				continue
+			}
+			err := p.client.ContentStore().Abort(ctx, r.ID)
+			failed = failed || err != nil && !errdefs.IsNotFound(err)
+		}
+		if !failed {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(again):
+		}
 	}
 }
 

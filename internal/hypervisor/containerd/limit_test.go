@@ -35,11 +35,11 @@ func TestLimitsHoldInATerminal(t *testing.T) {
 	if out, code := c.sh(t, s.ID, "tail -c 300000000 /dev/zero >/dev/null"); code != 137 {
 		t.Errorf("300 MB in 160 MiB of memory: exit code %d, %s", code, out)
 	}
-	out, code := c.sh(t, s.ID, "dd if=/dev/zero of=/big bs=1M count=100; stat -c %s /big")
-	fields := strings.Fields(out)
-	wrote, _ := strconv.Atoi(fields[len(fields)-1])
-	if wrote == 0 || wrote > 64<<20 || !strings.Contains(out, "uota") {
-		t.Errorf("100 MiB to a disk of 64: exit code %d, %s", code, out)
+	out, code := c.sh(t, s.ID, "dd if=/dev/zero of=/big bs=1M count=100")
+	size, _ := c.sh(t, s.ID, "stat -c %s /big")
+	wrote, _ := strconv.Atoi(strings.TrimSpace(size))
+	if wrote == 0 || wrote > 64<<20 || code == 0 || !strings.Contains(out, "uota") {
+		t.Errorf("100 MiB to a disk of 64: exit code %d, %d bytes, %s", code, wrote, out)
 	}
 	if out, _ := c.sh(t, s.ID, "df -m /dev/shm | tail -1"); !strings.Contains(out, " 80 ") {
 		t.Errorf("/dev/shm is not half of the memory: %s", out)

@@ -394,7 +394,7 @@ func TestImagesThatAreRefusedLeaveNothing(t *testing.T) {
 		"vmdk":          {make("vmdk", "-f", "vmdk"), "not a qcow2"},
 		"raw":           {raw, "not a qcow2"},
 		"larger disk":   {emptyDisk(t, "1G"), "more than the flavor's"},
-		"encrypted":     {make("luks", "-f", "qcow2", "--object", "secret,id=s,data=x", "-o", "encrypt.format=luks,encrypt.key-secret=s,encrypt.iter-time=10"), "encrypted"},
+		"encrypted":     {make("aes", "-f", "qcow2", "--object", "secret,id=s,data=x", "-o", "encrypt.format=aes,encrypt.key-secret=s"), "encrypted"},
 		"broken header": {brokenDisk(t, emptyDisk(t, "32M")), "refused"},
 	} {
 		spec := c.tiny(t, "inst_a", c.pushDisk(t, tc.path))
