@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -217,6 +219,33 @@ func TestTheWatchdogIsToldOfWhatMustEnd(t *testing.T) {
 		pass(10 * time.Second)
 		if g := dog.last(); len(g) != 0 {
 			t.Errorf("after the end of all that it concerns: %+v", g)
+		}
+	})
+}
+
+// TestWhatWasNotLookedAtIsNotGone: an agent that starts anew and can't ask its
+// engine yet says of what it was told to end that it is ending, for whoever hears
+// nothing of it takes its cards to be free.
+func TestWhatWasNotLookedAtIsNotGone(t *testing.T) {
+	t.Parallel()
+	stuck := fake.Options{Hook: func(_ context.Context, step, _ string) error {
+		if step == "stop" {
+			return errors.New("not now")
+		}
+		return nil
+	}}
+	bubble(t, stuck, func(t *testing.T, w *world, n *node) {
+		mustAssign(t, n, assignment("e", 1, withDevice(w, container("inst_1", 1))))
+		pass(2 * time.Second)
+		mustAssign(t, n, assignment("e", 2))
+		pass(2 * time.Second)
+		expect(t, n, "inst_1", nodewire.GuestStopping, "")
+		n.end()
+		again := w.start(t, &fuse{blind: true})
+		defer again.end()
+		pass(10 * time.Second)
+		if r := expect(t, again, "inst_1", nodewire.GuestStopping, ""); r.Epoch != 1 || again.door.last().Generation != 2 {
+			t.Errorf("epoch %d, assignment %d", r.Epoch, again.door.last().Generation)
 		}
 	})
 }

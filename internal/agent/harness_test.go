@@ -93,6 +93,7 @@ type fuse struct {
 	left  int // 0: never
 	after bool
 	blown bool
+	blind bool // the engine does not say what it runs
 	kill  context.CancelFunc
 }
 
@@ -116,6 +117,12 @@ func (f *fuse) effect(do func() error) error {
 	}
 	f.mu.Unlock()
 	return do()
+}
+
+func (f *fuse) isBlind() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.blind
 }
 
 func (f *fuse) dead() bool {
@@ -256,7 +263,7 @@ func (d *fusedDriver) Remove(ctx context.Context, id string, keep bool) error {
 }
 
 func (d *fusedDriver) List(ctx context.Context) ([]hypervisor.Guest, error) {
-	if d.f.dead() {
+	if d.f.dead() || d.f.isBlind() {
 		return nil, errCrashed
 	}
 	return d.Engine.List(ctx)

@@ -88,9 +88,9 @@ func (a *Agent) awaitFirstLook(ctx context.Context) {
 
 // Report is the node's view now.
 func (a *Agent) Report() nodewire.Report {
-	now := time.Now()
+	now, held := time.Now(), a.ledger.snapshot()
 	r := nodewire.Report{
-		Version:  a.ledger.snapshot().version(),
+		Version:  held.version(),
 		Sequence: a.sequence.Add(1), BootID: a.cfg.Host.BootID, Agent: a.cfg.Version,
 		VCPU: a.cfg.Host.VCPU, MemoryMiB: a.cfg.Host.MemoryMiB,
 		ProbeOK: true, GPUs: []nodewire.GPU{}, Instances: []nodewire.InstanceReport{}, Drivers: map[string]string{},
@@ -120,6 +120,9 @@ func (a *Agent) Report() nodewire.Report {
 		if ir, known := w.report(now); known {
 			ir.Activity = a.activityOf(ir, now)
 			r.Instances = append(r.Instances, ir)
+		} else if rec, ours := held.Records[w.id]; ours && held.want(w.id) == nil {
+			// Silence about it would say that it is gone.
+			r.Instances = append(r.Instances, nodewire.InstanceReport{ID: w.id, Epoch: rec.Epoch, State: nodewire.GuestStopping})
 		}
 	}
 	sort.Slice(r.Instances, func(i, j int) bool { return r.Instances[i].ID < r.Instances[j].ID })
