@@ -30,12 +30,25 @@ func TestC25EveryCountIsTheSame(t *testing.T) {
 	well := 0
 	list, err := h.GPUList(ctx, h.admin, app.GPUFilter{}, app.Page{})
 	for _, g := range list.Items {
-		if g.State == cloud.GPUReady && g.NodeWell {
+		if g.State == cloud.GPUReady {
 			well++
+		} else if g.State != cloud.GPUUnknown || g.Reason == "" {
+			t.Errorf("a card of a node whose word does not count is %s: %q", g.State, g.Reason)
 		}
 	}
 	if err != nil || well != c.Total.Healthy {
 		t.Errorf("%d listed as well, %v", well, err)
+	}
+	for state, n := range map[cloud.GPUState]int{cloud.GPUReady: 2, cloud.GPUUnknown: 2} {
+		if some, err := h.GPUList(ctx, h.admin, app.GPUFilter{State: state}, app.Page{}); err != nil || len(some.Items) != n {
+			t.Errorf("%d are found as %s, %v", len(some.Items), state, err)
+		}
+	}
+	nodes, err := h.NodeList(ctx, h.admin, app.Page{})
+	for _, n := range nodes.Items {
+		if got, want := n.GPUs[0].State == cloud.GPUReady, n.State == cloud.NodeReady; err != nil || got != want {
+			t.Errorf("node %s is %s, its card %s: %q; %v", n.Name, n.State, n.GPUs[0].State, n.GPUs[0].Reason, err)
+		}
 	}
 	ready := 0
 	err = h.pg.DB.InSystem(ctx, func(tx *postgres.Tx) error {

@@ -47,7 +47,7 @@ func CensusTake(ctx context.Context, q Querier) (Census, error) {
 	b.Queue(`SELECT state, count(*) FROM node WHERE forgotten_at IS NULL GROUP BY state`).Query(tally(out.Nodes))
 	b.Queue(`SELECT count(*) FROM node WHERE drained AND forgotten_at IS NULL`).QueryRow(func(row pgx.Row) error { return row.Scan(&out.Drained) })
 	b.Queue(`
-		SELECT g.mode, CASE WHEN g.state = 'ready' AND NOT ` + nodeWell + ` THEN 'unknown' ELSE g.state END AS state, count(*) AS cards,
+		SELECT g.mode, ` + gpuState + ` AS state, count(*) AS cards,
 			COALESCE(sum(CASE WHEN g.mode = 'mig' AND g.geometry = 'mig4' THEN 4 ELSE 8 END), 0)::int AS slots,
 			COALESCE(sum(k.slots), 0)::int AS slots_used
 		FROM gpu g JOIN node n ON n.id = g.node_id AND n.forgotten_at IS NULL

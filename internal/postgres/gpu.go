@@ -10,9 +10,18 @@ import (
 	"github.com/tenon-cloud/tenon/internal/cloud"
 )
 
+// A card is as its node last said, unless that was ready and the node's word no
+// longer counts: then nothing is known of it.
+const (
+	gpuState  = `CASE WHEN g.state = 'ready' AND NOT ` + nodeWell + ` THEN 'unknown' ELSE g.state END`
+	gpuReason = `CASE WHEN g.state <> 'ready' OR ` + nodeWell + ` THEN g.reason
+		WHEN n.fenced_at IS NOT NULL THEN 'its node is fenced; nothing is placed on it until it has reported that nothing is left, or is forgotten'
+		ELSE 'its node has not been heard of since ' || to_char(COALESCE(n.last_seen_at, n.created_at) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END`
+)
+
 const gpuSelect = `
-	SELECT g.id, g.node_id, n.name AS node_name, g.uuid, g.pci_address, g.index, g.model, g.geometry, g.mode, g.state,
-		g.reason, g.memory_mib, g.numa_node, g.nvlink, g.simulated, ` + nodeWell + ` AS node_well, n.drained AS node_drained
+	SELECT g.id, g.node_id, n.name AS node_name, g.uuid, g.pci_address, g.index, g.model, g.geometry, g.mode, ` + gpuState + ` AS state,
+		` + gpuReason + ` AS reason, g.memory_mib, g.numa_node, g.nvlink, g.simulated, ` + nodeWell + ` AS node_well, n.drained AS node_drained
 	FROM gpu g JOIN node n ON n.id = g.node_id AND n.forgotten_at IS NULL`
 
 // GPUFilter narrows a list; zero fields do not.
@@ -25,7 +34,7 @@ type GPUFilter struct {
 // GPUList lists by id, after one, with claims.
 func GPUList(ctx context.Context, q Querier, f GPUFilter, after cloud.GPUID, limit int) ([]cloud.GPU, error) {
 	rows, _ := q.Query(ctx, gpuSelect+`
-		WHERE g.id > $1 AND ($2::uuid IS NULL OR g.node_id = $2) AND ($3 = '' OR g.model = $3) AND ($4 = '' OR g.state = $4)
+		WHERE g.id > $1 AND ($2::uuid IS NULL OR g.node_id = $2) AND ($3 = '' OR g.model = $3) AND ($4 = '' OR `+gpuState+` = $4)
 		ORDER BY g.id LIMIT $5`, after.UUID(), f.Node, f.Model, string(f.State), limit)
 	out, err := pgx.CollectRows(rows, pgx.RowToStructByNameLax[cloud.GPU])
 	if err != nil {
