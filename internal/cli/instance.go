@@ -212,11 +212,18 @@ func shortDigest(d string) string {
 	return ""
 }
 
+// stateText says a state in the console's words.
 func stateText(i api.Instance) string {
-	if i.Held {
-		return i.State + ", held"
-	}
-	if i.Progress != nil && i.State != api.StateRunning {
+	switch {
+	case i.Held && i.GPUCount > 0:
+		return i.State + ", GPU held"
+	case i.Held:
+		return i.State + ", place held"
+	case i.State == api.StateRunning && i.Reason == "node_lost": // nobody knows whether it still runs
+		return i.State + ", unconfirmed"
+	case i.State == api.StateRunning && i.IdleStopAt != nil:
+		return i.State + ", idle"
+	case i.State == api.StateStarting && i.Progress != nil:
 		return fmt.Sprintf("%s %d %%", i.State, *i.Progress)
 	}
 	return i.State

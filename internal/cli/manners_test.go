@@ -146,6 +146,31 @@ func TestAWholeCardIsNamedOnceAndSimulatedGuestsSaySo(t *testing.T) {
 	}
 }
 
+func TestStatesAreSaidInTheConsolesWords(t *testing.T) {
+	t.Parallel()
+	state := func(state string, change func(*api.Instance)) api.Instance {
+		i := webOne(state)
+		i.Name = "i"
+		change(&i)
+		return i
+	}
+	for want, i := range map[string]api.Instance{
+		"running, unconfirmed": state(api.StateRunning, func(i *api.Instance) { i.Reason = "node_lost" }),
+		"queued":               state(api.StateQueued, func(i *api.Instance) { i.Reason = "node_lost" }), // taken from its node: nothing of it runs
+		"running, idle":        state(api.StateRunning, func(i *api.Instance) { i.IdleStopAt = ptr(noon) }),
+		"stopped, GPU held":    state(api.StateStopped, func(i *api.Instance) { i.Held = true }),
+		"stopped, place held":  state(api.StateStopped, func(i *api.Instance) { i.Held, i.Shape = true, api.Shape{VCPU: 1} }),
+	} {
+		cloud := newFakeCloud(t, map[string]any{"GET /v1/projects/default/instances": page(i), "GET /v1/projects/default/instances/i": i})
+		if r := tenon(t, cloud.URL, "instance", "list"); !strings.Contains(r.out, "i     "+want+"  ") {
+			t.Errorf("list does not say %q:\n%s", want, r.out)
+		}
+		if r := tenon(t, cloud.URL, "instance", "show", "i"); !strings.Contains(r.out, want+" for ") {
+			t.Errorf("show does not say %q:\n%s", want, r.out)
+		}
+	}
+}
+
 func TestAVMThatBootsSaysSo(t *testing.T) {
 	t.Parallel()
 	vm := webOne(api.StateRunning)

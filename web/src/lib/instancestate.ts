@@ -44,13 +44,13 @@ type Shown = {
 /** Kinds of instance, as people read them. */
 export const kindWord: Record<string, string> = { container: 'Container', notebook: 'Notebook', vm: 'VM' }
 
-/** nodeLost tells that it may still run, but its node has not been heard of. */
-export const nodeLost = (i: { state: string; reason?: string }) =>
-  i.reason === 'node_lost' && i.state !== 'deleted'
+/** unconfirmed tells that it may still run, but its node does not say so. */
+export const unconfirmed = (i: { state: string; reason?: string }) =>
+  i.state === 'running' && i.reason === 'node_lost'
 
-/** shownState is the state in a word and a tone: held and lost are states to a person. */
+/** shownState is the state in a word and a tone, in the same words as in the command line. */
 export function shownState(i: Shown): { tone: Tone; word: string } {
-  if (nodeLost(i)) return { tone: 'amber', word: 'Node lost' }
+  if (unconfirmed(i)) return { tone: 'amber', word: 'Running, unconfirmed' }
   if (i.state === 'stopped' && i.held)
     return { tone: 'amber', word: i.gpu_count > 0 ? 'Stopped, GPU held' : 'Stopped, place held' }
   if (i.state === 'running' && i.idle_stop_at) return { tone: 'green', word: 'Running, idle' }
@@ -58,17 +58,17 @@ export function shownState(i: Shown): { tone: Tone; word: string } {
 }
 
 /** The filters of the list: the states, and what people look for beside them. */
-export const instanceFilters = [...instanceStates, 'held', 'idle', 'node-lost'] as const
+export const instanceFilters = [...instanceStates, 'held', 'idle', 'unconfirmed'] as const
 export type InstanceFilter = (typeof instanceFilters)[number]
 export const isFilter = (s: string): s is InstanceFilter => (instanceFilters as readonly string[]).includes(s)
 
 export const filterWord = (f: InstanceFilter) =>
-  f === 'held' ? 'Stopped, GPU held' : f === 'node-lost' ? 'Node lost' : stateWord(f)
+  f === 'held' ? 'Stopped, held' : f === 'idle' || f === 'unconfirmed' ? `Running, ${f}` : stateWord(f)
 
 export function matchesFilter(i: Shown, f: InstanceFilter): boolean {
   if (f === 'held') return i.state === 'stopped' && Boolean(i.held)
   if (f === 'idle') return i.state === 'running' && Boolean(i.idle_stop_at)
-  if (f === 'node-lost') return nodeLost(i)
+  if (f === 'unconfirmed') return unconfirmed(i)
   return i.state === f
 }
 

@@ -1,10 +1,11 @@
 import { useMutation, useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
-import { alarmAcknowledge, alarmsQuery } from '~/api/fleet.ts'
+import { alarmAcknowledge, alarmsQuery, nodesQuery } from '~/api/fleet.ts'
 import { failureOf } from '~/api/problem.ts'
 import { queryClient } from '~/api/query.ts'
 import { Button } from '~/ui/Button.tsx'
 import { Notice } from '~/ui/State.tsx'
+import { Tag } from '~/ui/StatusPill.tsx'
 import { Ago } from '~/ui/Time.tsx'
 import { toast } from '~/ui/Toast.tsx'
 
@@ -14,6 +15,7 @@ const most = 3
 /** Alarms are what nobody has seen yet, the worst first. */
 export function Alarms() {
   const { data } = useQuery(alarmsQuery)
+  const { data: nodes } = useQuery(nodesQuery)
   const acknowledge = useMutation({
     mutationFn: alarmAcknowledge,
     onSuccess: () => void queryClient.invalidateQueries({ queryKey: ['fleet', 'alarms'] }),
@@ -43,7 +45,10 @@ export function Alarms() {
         >
           <p>{a.message}</p>
           <p className="text-12 text-fg3">
-            {a.severity}, since <Ago at={a.opened_at} />
+            {a.severity}, since <Ago at={a.opened_at} />{' '}
+            {nodes?.some((n) => n.id === a.subject && n.simulated) && (
+              <Tag title="Its node is simulated">sim</Tag>
+            )}
           </p>
         </Notice>
       ))}

@@ -1,6 +1,13 @@
 import { useMutation, useQuery, useSuspenseQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useSearch } from '@tanstack/react-router'
-import { type Alarm, alarmAcknowledge, alarmsQuery, allAlarmsQuery, nodesQuery } from '~/api/fleet.ts'
+import {
+  type Alarm,
+  alarmAcknowledge,
+  alarmsQuery,
+  allAlarmsQuery,
+  type Node,
+  nodesQuery,
+} from '~/api/fleet.ts'
 import { meQuery } from '~/api/me.ts'
 import { failureOf } from '~/api/problem.ts'
 import { queryClient } from '~/api/query.ts'
@@ -10,7 +17,7 @@ import { Button } from '~/ui/Button.tsx'
 import { SearchField, SelectField } from '~/ui/Field.tsx'
 import { Panel } from '~/ui/Layout.tsx'
 import { Bone, Empty, ErrorState, Stale } from '~/ui/State.tsx'
-import { StatusPill } from '~/ui/StatusPill.tsx'
+import { StatusPill, Tag } from '~/ui/StatusPill.tsx'
 import { Ago } from '~/ui/Time.tsx'
 import { toast } from '~/ui/Toast.tsx'
 import { FleetFrame } from './FleetTabs.tsx'
@@ -38,14 +45,14 @@ export function AlarmsPage() {
   })
   const go = (change: AlarmSearch) =>
     void navigate({ search: (old) => ({ ...old, ...change }), replace: true })
-  const node = new Map(nodes?.map((n) => [n.id, n.name]))
+  const node = new Map(nodes?.map((n) => [n.id, n]))
   const rows = data
     ?.filter(
       (a) =>
         (search.state ? a.state === search.state : a.state !== 'cleared') &&
         (!search.severity || a.severity === search.severity) &&
         (!search.q ||
-          `${a.message} ${a.key} ${a.subject} ${node.get(a.subject) ?? ''}`
+          `${a.message} ${a.key} ${a.subject} ${node.get(a.subject)?.name ?? ''}`
             .toLowerCase()
             .includes(search.q.toLowerCase())),
     )
@@ -143,7 +150,7 @@ function AlarmRow({
   onAcknowledge,
 }: {
   a: Alarm
-  node: string | undefined
+  node: Node | undefined
   busy: boolean
   onAcknowledge: () => void
 }) {
@@ -159,9 +166,12 @@ function AlarmRow({
         <p className="break-words">{a.message}</p>
         <p className="flex flex-wrap gap-x-3 text-12 text-fg3">
           {node && (
-            <Link to="/fleet/nodes/$node" params={{ node }} className="link">
-              {node}
-            </Link>
+            <span className="inline-flex items-center gap-1.5">
+              <Link to="/fleet/nodes/$node" params={{ node: node.name }} className="link">
+                {node.name}
+              </Link>
+              {node.simulated && <Tag title="This node is simulated">sim</Tag>}
+            </span>
           )}
           <span>
             since <Ago at={a.opened_at} />

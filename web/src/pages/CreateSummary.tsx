@@ -171,6 +171,7 @@ export function CreateSummary({
               <>
                 <StatusShape tone={dry.starts_now ? 'green' : dry.never_fits ? 'red' : 'amber'} />
                 {dry.starts_now ? 'Starts now' : dry.never_fits ? 'Could never start' : 'Waits in the queue'}
+                {simulated && <Tag title="Nothing really runs there">sim</Tag>}
               </>
             ) : (
               'Asking for a place…'

@@ -8,7 +8,7 @@ import { cx } from '~/ui/cx.ts'
 import { TextField } from '~/ui/Field.tsx'
 import { Segmented } from '~/ui/Segmented.tsx'
 import { Bone, Notice } from '~/ui/State.tsx'
-import { StatusShape } from '~/ui/StatusPill.tsx'
+import { StatusShape, Tag } from '~/ui/StatusPill.tsx'
 
 type How = 'need' | 'shape'
 
@@ -65,6 +65,7 @@ export function FlavorPicker({
             { value: 'need', label: 'By need' },
           ]}
         />
+        {simulated && <Tag title="Nodes and GPUs of this pool are simulated">sim</Tag>}
         {how === 'need' && (
           <span className="flex items-center gap-2 text-13 text-fg2">
             at least

@@ -1,7 +1,7 @@
 import { useQuery, useSuspenseQuery } from '@tanstack/react-query'
 import { Link, useParams } from '@tanstack/react-router'
 import { lazy, Suspense, useEffect } from 'react'
-import { type GPU, type GPUSample, gpuMetricsQuery, gpuQuery, pricesQuery } from '~/api/fleet.ts'
+import { type GPU, type GPUSample, gpuMetricsQuery, gpuQuery, nodeQuery, pricesQuery } from '~/api/fleet.ts'
 import { meQuery } from '~/api/me.ts'
 import { failureOf, isNotFound } from '~/api/problem.ts'
 import { boardOf, pricesBySKU } from '~/lib/board.ts'
@@ -37,6 +37,10 @@ export function GPUPage() {
   const { data: g, error, refetch, isFetching } = useQuery({ ...gpuQuery(id), enabled: me.user.operator })
   const { data: metrics } = useQuery({ ...gpuMetricsQuery, enabled: me.user.operator })
   const { data: prices } = useQuery({ ...pricesQuery, enabled: me.user.operator })
+  const { data: node } = useQuery({
+    ...nodeQuery(g?.node ?? ''),
+    enabled: me.user.operator && Boolean(g?.simulated),
+  })
   useTitle(g ? `GPU ${g.index} of ${g.node}` : 'GPU')
   useEffect(() => {
     for (const m of metrics?.items ?? []) samples.add(m.gpu_id, m)
@@ -113,7 +117,11 @@ export function GPUPage() {
           <Notice tone={g.state === 'cleaning' ? 'grey' : 'red'}>{g.reason}</Notice>
         )}
         {g.simulated && (
-          <Notice>This GPU is simulated, and so are its figures. What holds it is real.</Notice>
+          <Notice>
+            This GPU is simulated, and so are its figures.
+            {node &&
+              (node.simulated ? ' So is its node: nothing really runs there.' : ' What holds it is real.')}
+          </Notice>
         )}
         <Panel>
           <GPUBar board={boardOf(g, current?.percent ?? null, skus)} size={48} />

@@ -4,7 +4,7 @@ import type { Instance } from '~/api/instance.ts'
 import { useNow } from '~/lib/clock.ts'
 import { dataKept } from '~/lib/createform.ts'
 import { formatExact, formatHourly, formatRelative, sentence } from '~/lib/format.ts'
-import { canWithoutGPU, nodeLost } from '~/lib/instancestate.ts'
+import { canWithoutGPU, unconfirmed } from '~/lib/instancestate.ts'
 import { gpuWords } from '~/lib/shape.ts'
 import { waitingLines } from '~/lib/waiting.ts'
 import { Button } from '~/ui/Button.tsx'
@@ -14,7 +14,7 @@ import { useInstanceAction } from './instanceactions.tsx'
 
 /** InstanceHappening says why it waits, how far it is, what it costs while it rests, or why it ended. */
 export function InstanceHappening({ i, project }: { i: Instance; project: string }) {
-  if (nodeLost(i)) return <Lost i={i} />
+  if (unconfirmed(i)) return <Unconfirmed i={i} />
   if (i.state === 'queued') return <Queued i={i} project={project} />
   if (i.state === 'starting') return <Starting i={i} />
   if (i.state === 'running' && i.idle_stop_at) return <Idle i={i} project={project} />
@@ -168,14 +168,15 @@ function Held({ i }: { i: Instance }) {
   )
 }
 
-function Lost({ i }: { i: Instance }) {
+function Unconfirmed({ i }: { i: Instance }) {
   const local = i.volumes?.some((v) => v.state === 'present')
+  // other words than these tell of another cause: a restore
+  const cause = i.message && !/heard/.test(i.message) ? i.message : 'its node has not been heard of'
   return (
     <Notice tone="amber">
-      <p className="font-medium">Its node has not been heard of</p>
+      <p className="font-medium">{sentence(cause)}</p>
       <p className="mt-1">
-        It may still run there. {i.message && !/heard/.test(i.message) && `${sentence(i.message)}. `}
-        What it holds stays held; nothing is charged after the last proof that it ran.
+        It may still run there. What it holds stays held; nothing is charged after the last proof that it ran.
       </p>
       <p className="mt-1 text-fg2">
         {local

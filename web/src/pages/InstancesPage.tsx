@@ -14,7 +14,7 @@ import {
   instanceFilters,
   kindWord,
   matchesFilter,
-  nodeLost,
+  unconfirmed,
 } from '~/lib/instancestate.ts'
 import { gpuShort } from '~/lib/shape.ts'
 import { useTitle } from '~/lib/title.ts'
@@ -97,7 +97,7 @@ function SimTag({ instance: i }: { instance: Instance }) {
 
 /** noteOf is what one wants to know next: where it is reached, what it waits for, or why it ended. */
 function noteOf(i: Instance): string {
-  if (nodeLost(i)) return 'Its node has not been heard of; it may still run'
+  if (unconfirmed(i)) return sentence(i.message || 'its node has not been heard of; it may still run')
   if (i.state === 'running' && i.idle_stop_at)
     return `Idle, will be stopped ${formatRelative(i.idle_stop_at, Date.now())}`
   if (i.state === 'running') return i.address ?? ''

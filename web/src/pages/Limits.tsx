@@ -12,11 +12,14 @@ const kinds = {
 } as const
 
 /** Limits shows what the project holds now beside what it may hold. */
-export function Limits({ project }: { project: string }) {
+export function Limits({ project, simulated }: { project: string; simulated: boolean }) {
   const { data, error } = useQuery(quotasQuery(project))
   if (error) return null
   return (
-    <Panel title="Limits of the project" aside="Held or waited for now">
+    <Panel
+      title="Limits of the project"
+      aside={`Held or waited for now${simulated ? ', simulated ones too' : ''}`}
+    >
       <dl className="grid gap-x-8 gap-y-3 sm:grid-cols-2 lg:grid-cols-4">
         {(['instances', 'gpu_milli', 'vcpu', 'memory_mib'] as const).map((kind) => {
           const q = data?.find((d) => d.resource === kind)

@@ -9,6 +9,7 @@ import { useTitle } from '~/lib/title.ts'
 import { buttonClass } from '~/ui/Button.tsx'
 import { Mark } from '~/ui/Mark.tsx'
 import { Empty, ErrorState } from '~/ui/State.tsx'
+import { Tag } from '~/ui/StatusPill.tsx'
 import { InstancePill } from './InstanceState.tsx'
 import { NotFoundPage } from './NotFoundPage.tsx'
 
@@ -75,7 +76,10 @@ export function OpenPage() {
             }
           >
             <span className="flex flex-col items-center gap-2">
-              <InstancePill instance={i} live />
+              <span className="flex items-center gap-2">
+                <InstancePill instance={i} live />
+                {i.simulated && <Tag title="Its GPUs, or the whole of it, are simulated">sim</Tag>}
+              </span>
               It opens here by itself as soon as it runs.
             </span>
           </Empty>

@@ -3,14 +3,14 @@ import { useNavigate, useRouter } from '@tanstack/react-router'
 import { type KeyboardEvent, useEffect, useId, useRef, useState } from 'react'
 import { instancesQuery } from '~/api/instance.ts'
 import { meQuery } from '~/api/me.ts'
-import { toneOf } from '~/lib/instancestate.ts'
+import { shownState } from '~/lib/instancestate.ts'
 import { makeStore } from '~/lib/store.ts'
 import { setTheme } from '~/lib/theme.ts'
 import { cx } from '~/ui/cx.ts'
 import { Dialog } from '~/ui/Dialog.tsx'
 import { Icon, type IconName } from '~/ui/Icon.tsx'
 import { Kbd } from '~/ui/Layout.tsx'
-import { StatusShape } from '~/ui/StatusPill.tsx'
+import { StatusShape, Tag, type Tone } from '~/ui/StatusPill.tsx'
 import { docPages } from './docpages.ts'
 import { useProject } from './Shell.tsx'
 
@@ -23,7 +23,8 @@ type Entry = {
   label: string
   group: string
   icon?: IconName
-  state?: string
+  state?: { tone: Tone; word: string }
+  simulated?: boolean
   href?: string
   run?: () => void
 }
@@ -49,7 +50,13 @@ function useEntries(): Entry[] {
       : []),
   ]
   for (const i of instances ?? [])
-    entries.push({ group: 'Instances', label: i.name, state: i.state, href: `${base}/instances/${i.name}` })
+    entries.push({
+      group: 'Instances',
+      label: i.name,
+      state: shownState(i),
+      simulated: i.simulated,
+      href: `${base}/instances/${i.name}`,
+    })
   for (const d of docPages)
     entries.push({ group: 'Manual', label: d.title, icon: 'docs', href: `/docs/${d.page}` })
   entries.push(
@@ -148,9 +155,10 @@ function PaletteList() {
               i === current && 'bg-sunken',
             )}
           >
-            {e.state ? <StatusShape tone={toneOf(e.state)} /> : e.icon && <Icon name={e.icon} size={14} />}
+            {e.state ? <StatusShape tone={e.state.tone} /> : e.icon && <Icon name={e.icon} size={14} />}
             <span className="min-w-0 flex-1 truncate">{e.label}</span>
-            <span className="text-12 text-fg3">{e.state ?? e.group}</span>
+            {e.simulated && <Tag title="Its GPUs, or the whole of it, are simulated">sim</Tag>}
+            <span className="shrink-0 text-12 text-fg3">{e.state?.word.toLowerCase() ?? e.group}</span>
           </div>
         ))}
       </div>

@@ -1,10 +1,11 @@
 import { useQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
+import { instancesQuery } from '~/api/instance.ts'
 import { failureOf } from '~/api/problem.ts'
 import { type UsageLine, usageQuery } from '~/api/usage.ts'
 import { useNow } from '~/lib/clock.ts'
 import { addDays, dayOf, daysBetween, instants, presets, type Range } from '~/lib/days.ts'
-import { formatDay, formatHourly, formatMoney, formatNumber } from '~/lib/format.ts'
+import { formatDay, formatHourly, formatMoney, formatNumber, plural } from '~/lib/format.ts'
 import { useTitle } from '~/lib/title.ts'
 import { buttonClass } from '~/ui/Button.tsx'
 import { cx } from '~/ui/cx.ts'
@@ -13,6 +14,7 @@ import { Figure, Page, Panel } from '~/ui/Layout.tsx'
 import { Segmented } from '~/ui/Segmented.tsx'
 import { type DaySeries, StackedDays, seriesClass } from '~/ui/StackedDays.tsx'
 import { Bone, Empty, ErrorState, Stale } from '~/ui/State.tsx'
+import { Tag } from '~/ui/StatusPill.tsx'
 import { type Column, Table } from '~/ui/Table.tsx'
 import { Limits } from './Limits.tsx'
 
@@ -33,6 +35,10 @@ export function UsagePage() {
   })
   const go = (change: Partial<Range> & { by?: 'day' | 'instance' }) =>
     void navigate({ search: (old) => ({ ...old, ...change }), replace: true })
+
+  const { data: instances } = useQuery(instancesQuery(project))
+  // a line does not say it, so it is known of the instances that exist
+  const simulated = new Set(instances?.filter((i) => i.simulated).map((i) => i.id))
 
   const currency = daily.data?.currency ?? 'USD'
   const table = by === 'day' ? daily : perInstance
@@ -148,6 +154,14 @@ export function UsagePage() {
               ) : (
                 <StackedDays days={days} series={series} currency={currency} />
               )}
+              {simulated.size > 0 && (
+                <p className="mt-3 text-12 text-fg3">
+                  <Tag>sim</Tag> {plural(simulated.size, 'instance')} of this project{' '}
+                  {simulated.size === 1 ? 'is' : 'are'} simulated, or {simulated.size === 1 ? 'has' : 'have'}{' '}
+                  simulated GPUs: their use is counted and priced like that of real ones. By instance shows
+                  which.
+                </p>
+              )}
               {unpriced.length > 0 && (
                 <p className="mt-3 text-12 text-fg3">
                   Without a price for a part of the time, and not charged: {unpriced.join(', ')}.
@@ -177,7 +191,7 @@ export function UsagePage() {
               ) : (
                 <Table
                   label={by === 'day' ? 'Usage by day' : 'Usage by instance'}
-                  columns={columnsFor(by, currency, order, project)}
+                  columns={columnsFor(by, currency, order, project, simulated)}
                   rows={rowsOf(table.data?.group_by === by ? table.data.items : undefined, by, order)}
                   rowKey={(r) => r.key}
                   compact
@@ -188,7 +202,7 @@ export function UsagePage() {
         </Stale>
       )}
       <div className="mt-4">
-        <Limits project={project} />
+        <Limits project={project} simulated={simulated.size > 0} />
       </div>
     </Page>
   )
@@ -248,6 +262,7 @@ function columnsFor(
   currency: string,
   order: ReadonlyMap<string, number>,
   project: string,
+  simulated: ReadonlySet<string>,
 ): Column<Row>[] {
   return [
     {
@@ -269,13 +284,18 @@ function columnsFor(
           )
         if (r.head?.day) return <span className="font-medium">{formatDay(r.head.day)}</span>
         return (
-          <Link
-            to="/projects/$project/instances/$instance"
-            params={{ project, instance: r.head?.id ?? '' }}
-            className="font-medium text-fg no-underline hover:text-accent-ink"
-          >
-            {r.head?.instance || r.head?.id}
-          </Link>
+          <span className="flex items-center gap-1.5">
+            <Link
+              to="/projects/$project/instances/$instance"
+              params={{ project, instance: r.head?.id ?? '' }}
+              className="min-w-0 truncate font-medium text-fg no-underline hover:text-accent-ink"
+            >
+              {r.head?.instance || r.head?.id}
+            </Link>
+            {simulated.has(r.head?.id ?? '') && (
+              <Tag title="Its GPUs, or the whole of it, are simulated">sim</Tag>
+            )}
+          </span>
         )
       },
     },
