@@ -1039,7 +1039,7 @@ CREATE INDEX volume_segment_open ON public.volume_segment USING btree (volume_id
 
 CREATE INDEX volume_segment_project ON public.volume_segment USING btree (project_id, started_at);
 
-CREATE INDEX volume_unsettled ON public.volume USING btree (id) WHERE (((state = 'pending'::text) AND (said = 'present'::text)) OR ((state = 'present'::text) AND (said = 'gone'::text)) OR ((state = 'deleting'::text) AND (said = 'gone'::text)) OR ((state = 'present'::text) AND (charged_mib IS DISTINCT FROM size_mib)) OR ((state <> 'present'::text) AND (charged_mib IS NOT NULL)));
+CREATE INDEX volume_unsettled ON public.volume USING btree (id) WHERE (((state = 'pending'::text) AND (said = 'present'::text)) OR ((state = 'present'::text) AND (said = ANY (ARRAY['gone'::text, 'failed'::text]))) OR ((state = 'deleting'::text) AND (said = 'gone'::text)) OR ((state = 'present'::text) AND (charged_mib IS DISTINCT FROM size_mib)) OR ((state <> 'present'::text) AND (charged_mib IS NOT NULL)));
 
 CREATE TRIGGER instance_guard BEFORE UPDATE ON public.instance FOR EACH ROW EXECUTE FUNCTION public.instance_guard();
 

@@ -122,6 +122,7 @@ func (a *Agent) settleVolumes(ctx context.Context) error {
 	for id := range a.volumes.states {
 		if !listed[id] {
 			delete(a.volumes.states, id)
+			news = true
 		}
 	}
 	news = news || !slices.EqualFunc(left, a.volumes.orphans, func(x, y nodewire.Orphan) bool { return x.ID == y.ID })
@@ -149,7 +150,7 @@ func (a *Agent) settleVolume(ctx context.Context, s *state, v nodewire.Volume, f
 		}
 		said.State, said.UsedMiB = nodewire.VolumeGone, 0
 		return said, true
-	case !whole && s.Kept[v.ID]:
+	case !whole && (v.Made || s.Kept[v.ID]):
 		said.State, said.Message, said.UsedMiB = nodewire.VolumeFailed, lostVolume, 0
 		return said, true
 	case !whole, a.volumes.isFresh(v.ID):
@@ -242,7 +243,8 @@ func (w *worker) folders(ctx context.Context, want *nodewire.Instance) (map[stri
 			return nil, volumeFailure("its volume is not assigned to this node", nil, false)
 		}
 		v := s.Assignment.Volumes[i]
-		if s.Kept[v.ID] {
+		made := v.Made || s.Kept[v.ID]
+		if made {
 			has, err := store.Has(ctx, v.ID)
 			if err != nil {
 				return nil, volumeFailure("its volume could not be read", err, false)
@@ -251,7 +253,7 @@ func (w *worker) folders(ctx context.Context, want *nodewire.Instance) (map[stri
 				return nil, volumeFailure(lostVolume, nil, true)
 			}
 		}
-		if !s.Kept[v.ID] {
+		if !made {
 			if has, err := store.Has(ctx, v.ID); err == nil && !has {
 				w.a.volumes.setFresh(v.ID, true)
 			}
@@ -262,7 +264,8 @@ func (w *worker) folders(ctx context.Context, want *nodewire.Instance) (map[stri
 			if errors.Is(err, volume.ErrFull) {
 				f.Reason, f.Message = nodewire.ReasonDiskFull, "the node has no room for its volume"
 			}
-			if w.a.volumes.set(nodewire.VolumeReport{ID: v.ID, State: nodewire.VolumeFailed, Message: f.Message}) {
+			// One that was made is not lost for that: how it is, the next look says.
+			if !made && w.a.volumes.set(nodewire.VolumeReport{ID: v.ID, State: nodewire.VolumeFailed, Message: f.Message}) {
 				w.a.dirty()
 			}
 			return nil, f

@@ -115,6 +115,22 @@ func TestDataThatIsLostIsSaidAndNotMadeAnew(t *testing.T) {
 	})
 }
 
+// TestDataThatTheControlPlaneKnowsOfIsNotMadeAnew: after a restore it knows of a
+// volume that was deleted here since, of which nothing is left to tell.
+func TestDataThatTheControlPlaneKnowsOfIsNotMadeAnew(t *testing.T) {
+	t.Parallel()
+	bubble(t, fake.Options{}, func(t *testing.T, w *world, n *node) {
+		as := withVolume(assignment("e", 1, withHome(container("inst_1", 1))), nodewire.VolumePresent)
+		as.Volumes[0].Made = true
+		mustAssign(t, n, as)
+		pass(12 * time.Second)
+		expect(t, n, "inst_1", nodewire.GuestFailed, nodewire.ReasonVolume)
+		if v := n.volume("vol_1"); v.State != nodewire.VolumeFailed || !strings.Contains(v.Message, "no longer") || has(t, w, "vol_1") {
+			t.Errorf("%+v", v)
+		}
+	})
+}
+
 func TestAVolumeThatNobodyListsIsShownAndLeftAlone(t *testing.T) {
 	t.Parallel()
 	bubble(t, fake.Options{}, func(t *testing.T, w *world, n *node) {

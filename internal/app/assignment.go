@@ -36,7 +36,7 @@ func (a *App) NodeAssignment(ctx context.Context, id cloud.NodeID) (nodewire.Ass
 	}
 	mounts, bound := map[cloud.InstanceID][]nodewire.Mount{}, map[cloud.InstanceID]bool{}
 	for _, v := range got.Volumes {
-		wire := nodewire.Volume{ID: v.ID.String(), OrgID: v.OrgID.String(), Role: string(v.Role), SizeMiB: v.SizeMiB, Desired: nodewire.VolumePresent}
+		wire := nodewire.Volume{ID: v.ID.String(), OrgID: v.OrgID.String(), Role: string(v.Role), SizeMiB: v.SizeMiB, Desired: nodewire.VolumePresent, Made: v.Made}
 		m := nodewire.Mount{VolumeID: wire.ID, Role: wire.Role}
 		if v.Role == cloud.VolumeHome {
 			m.Path = notebookHome

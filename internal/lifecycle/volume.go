@@ -29,10 +29,9 @@ const backWithin = time.Minute
 // begins.
 type settled struct {
 	postgres.VolumeStanding
-	ended    *time.Time
-	begun    *time.Time
-	vanished bool // its node no longer has what it should
-	changed  bool
+	ended   *time.Time
+	begun   *time.Time
+	changed bool
 }
 
 // settleVolume draws the conclusion from what a volume's node said, and makes its
@@ -47,14 +46,14 @@ func settleVolume(v postgres.VolumeStanding, now time.Time) settled {
 	switch {
 	case v.State == volumePending && v.Said == nodewire.VolumePresent:
 		become(volumePresent, "")
-	case (v.State == volumePresent || v.State == volumeLost) && v.Said == nodewire.VolumeGone:
-		become(volumeDeleted, "its node no longer has it")
-		s.EndingAt, s.DeletedAt, s.vanished = &said, &now, true
 	case v.State == volumeDeleting && v.Said == nodewire.VolumeGone && (v.EndingAt == nil || !said.Before(*v.EndingAt)):
 		become(volumeDeleted, "")
 		s.DeletedAt = &said
 	case v.State == volumePresent && v.NodeLost:
 		become(volumeLost, fmt.Sprintf("node %s, on which it lies, has not been heard of", v.NodeName))
+	case v.State == volumePresent && (v.Said == nodewire.VolumeGone || v.Said == nodewire.VolumeFailed):
+		// Nobody asked for that. It is not deleted: somebody may bring it back.
+		become(volumeLost, fmt.Sprintf("node %s, on which it lay, no longer has it", v.NodeName))
 	case v.State == volumeLost && !v.NodeLost && v.Said == nodewire.VolumePresent && v.NodeSeenAt != nil && !said.Before(v.NodeSeenAt.Add(-backWithin)):
 		become(volumePresent, "")
 	}
@@ -62,6 +61,8 @@ func settleVolume(v postgres.VolumeStanding, now time.Time) settled {
 	if s.ChargedMiB != nil && (!there || *s.ChargedMiB != s.SizeMiB) {
 		end := s.SizedAt
 		switch {
+		case s.State == volumeLost && !v.NodeLost:
+			end = said
 		case s.State == volumeLost && s.NodeSeenAt != nil:
 			end = *s.NodeSeenAt // nothing is charged after its last sign of life
 		case !there && s.EndingAt != nil:
@@ -154,11 +155,5 @@ func settle(ctx context.Context, tx *postgres.Tx, s settled) error {
 	if s.State == volumePresent {
 		tx.Wake(postgres.TopicSchedule)
 	}
-	if !s.vanished {
-		return nil
-	}
-	return postgres.AlarmRaise(ctx, tx, cloud.Alarm{
-		Key: "volume:" + s.ID.String() + ":gone", Severity: "critical", Subject: s.ID.String(),
-		Message: fmt.Sprintf("node %s no longer has volume %s (%s of instance %s), and nobody asked for its deletion", s.NodeName, s.ID, s.Role, s.InstanceID),
-	})
+	return nil
 }

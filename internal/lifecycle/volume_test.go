@@ -2,7 +2,6 @@ package lifecycle_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/tenon-cloud/tenon/internal/cloud"
 	"github.com/tenon-cloud/tenon/internal/looptest"
@@ -111,14 +110,46 @@ func TestALostNodesVolumeSaysSo(t *testing.T) {
 	w.Check(t)
 }
 
+// Data that is missing is neither deleted nor charged, and an alarm until it is
+// back or nobody wants it any more.
 func TestAVolumeThatVanishesIsAnAlarm(t *testing.T) {
 	t.Parallel()
-	w, l, m, _ := runningVM(t, cloud.StopReleases)
-	w.Exec(t, `UPDATE volume SET said = 'gone', said_at = $1`, time.Now())
-	l.Turn(t)
-	if got := looptest.One[string](t, w, `SELECT format('%s %s', state, (SELECT count(*) FROM alarm WHERE cleared_at IS NULL)) FROM volume`); got != "deleted 1" {
-		t.Errorf("state and alarms: %s", got)
+	const (
+		look = `SELECT format('%s, %s open, charged: %s', state, (SELECT count(*) FROM alarm WHERE key LIKE 'volume:%' AND cleared_at IS NULL),
+			EXISTS (SELECT FROM volume_segment WHERE ended_at IS NULL)) FROM volume`
+		lost = "lost, 1 open, charged: f"
+	)
+	for _, said := range []string{"gone", "failed"} {
+		w, l, m, id := runningVM(t, cloud.StopReleases)
+		see := func(when, want string) {
+			t.Helper()
+			l.Turn(t)
+			if err := l.Lifecycle.Alarms(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := looptest.One[string](t, w, look); got != want {
+				t.Errorf("said to be %s, %s: %s", said, when, got)
+			}
+		}
+		if err := w.Want(t.Context(), id, cloud.DesiredStopped); err != nil {
+			t.Fatal(err)
+		}
+		l.Until(t, "it stops", func() bool { return w.State(t, id) == cloud.StateStopped }, m)
+		vanish := func() { w.Exec(t, `UPDATE volume SET said = $1, said_at = clock_timestamp()`, said) }
+		vanish()
+		see("it is gone", lost)
+		see("it stays so", lost)
+		if err := m.Act(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		see("it is back", "present, 0 open, charged: t")
+		vanish()
+		see("it is gone again", lost)
+		if err := w.Want(t.Context(), id, cloud.DesiredDeleted); err != nil {
+			t.Fatal(err)
+		}
+		l.Until(t, "it is deleted", func() bool { return volumeState(t, w) == "deleted" }, m)
+		see("nobody wants it", "deleted, 0 open, charged: f")
+		w.Check(t)
 	}
-	_ = m
-	w.Check(t)
 }

@@ -84,7 +84,8 @@ type Volume struct {
 	OrgID   string `json:"org_id"`
 	Role    string `json:"role"` // root: a VM's disk; home: a notebook's folder
 	SizeMiB int64  `json:"size_mib"`
-	Desired string `json:"desired"` // VolumePresent or VolumeGone
+	Desired string `json:"desired"`        // VolumePresent or VolumeGone
+	Made    bool   `json:"made,omitempty"` // the node has had it: where it is missing it is lost, and not made anew
 }
 
 // Desired and reported states of a volume.

@@ -60,7 +60,7 @@ type LostVolume struct {
 func VolumesLost(ctx context.Context, q Querier) ([]LostVolume, error) {
 	rows, err := q.Query(ctx, `
 		SELECT v.id, v.role, i.name, o.name, v.message FROM volume v JOIN instance i ON i.id = v.instance_id JOIN organisation o ON o.id = v.org_id JOIN node n ON n.id = v.node_id
-		WHERE v.state = 'lost' AND i.state <> 'deleted' AND (n.forgotten_at IS NOT NULL OR v.said = 'gone') ORDER BY v.id LIMIT 1000`)
+		WHERE v.state = 'lost' AND i.state <> 'deleted' AND (n.forgotten_at IS NOT NULL OR v.said IN ('gone', 'failed')) ORDER BY v.id LIMIT 1000`)
 	if err != nil {
 		return nil, fmt.Errorf("list lost volumes: %w", err)
 	}
@@ -90,7 +90,7 @@ func AlarmsSettle(ctx context.Context, q Querier, want []cloud.Alarm) error {
 		WITH wanted AS (SELECT DISTINCT ON (key) * FROM json_to_recordset($1::json) AS r (id uuid, key text, severity text, subject text, message text) ORDER BY key),
 		over AS (
 			UPDATE alarm a SET cleared_at = now()
-			WHERE a.cleared_at IS NULL AND (a.key LIKE 'node:%' OR a.key LIKE 'volume:%:lost'
+			WHERE a.cleared_at IS NULL AND (a.key LIKE 'node:%' OR a.key LIKE 'volume:%'
 				OR a.key LIKE 'cloud:restored:%' AND a.acknowledged_at IS NOT NULL) AND NOT EXISTS (SELECT FROM wanted w WHERE w.key = a.key)
 		)
 		INSERT INTO alarm (id, key, severity, subject, message)

@@ -132,12 +132,12 @@ func VolumesReported(ctx context.Context, q Querier, node cloud.NodeID, list []V
 		WITH said AS (
 			SELECT DISTINCT ON (id) * FROM json_to_recordset($2::json) AS r (id uuid, state text, used_mib bigint, message text) ORDER BY id
 		), locked AS MATERIALIZED (
-			SELECT v.id, s.state, s.used_mib, s.message, v.said IS DISTINCT FROM s.state OR v.state = 'lost' OR v.said_at < v.ending_at AS news
+			SELECT v.id, s.state, s.used_mib, s.message, v.said IS DISTINCT FROM s.state OR v.state = 'lost' AND s.state = 'present' OR v.said_at < v.ending_at AS news
 			FROM volume v JOIN said s ON s.id = v.id WHERE v.node_id = $1 AND v.state <> 'deleted' ORDER BY v.id FOR NO KEY UPDATE OF v
 		), kept AS (
 			UPDATE volume v SET said = l.state, said_at = CASE WHEN l.news THEN now() ELSE v.said_at END,
 				used_mib = CASE WHEN l.state = 'present' THEN l.used_mib ELSE v.used_mib END,
-				message = CASE WHEN v.state = 'lost' THEN v.message ELSE l.message END
+				message = CASE WHEN v.state = 'lost' AND l.state = 'present' THEN v.message ELSE l.message END
 			FROM locked l WHERE v.id = l.id
 			AND (l.news OR v.used_mib IS DISTINCT FROM l.used_mib OR v.message IS DISTINCT FROM l.message)
 		)
@@ -153,11 +153,11 @@ type AssignedVolume struct {
 	Role       cloud.VolumeRole
 	SizeMiB    int64
 	Gone       bool // its deletion is asked for
-	Made       bool // the node has it: its instance can't run elsewhere
+	Made       bool // the node has had it: its instance can't run elsewhere
 }
 
 const volumesAssignedSQL = `
-	SELECT id, org_id, instance_id, role, size_mib, state = 'deleting', state = 'present' OR said = 'present'
+	SELECT id, org_id, instance_id, role, size_mib, state = 'deleting', state IN ('present', 'lost') OR said = 'present'
 	FROM volume WHERE node_id = $1 AND state <> 'deleted' ORDER BY id`
 
 // VolumesAssigned lists what a node must keep or remove, as tenon_node.
@@ -196,7 +196,7 @@ func VolumesUnsettled(ctx context.Context, q Querier, after cloud.VolumeID, limi
 	rows, _ := q.Query(ctx, `
 		WITH due AS MATERIALIZED (
 			(SELECT id FROM volume
-			WHERE id > $2 AND (state = 'pending' AND said = 'present' OR state = 'present' AND said = 'gone' OR state = 'deleting' AND said = 'gone'
+			WHERE id > $2 AND (state = 'pending' AND said = 'present' OR state = 'present' AND said IN ('gone', 'failed') OR state = 'deleting' AND said = 'gone'
 				OR state = 'present' AND charged_mib IS DISTINCT FROM size_mib OR state <> 'present' AND charged_mib IS NOT NULL)
 			ORDER BY id LIMIT $1)
 			UNION
@@ -204,7 +204,7 @@ func VolumesUnsettled(ctx context.Context, q Querier, after cloud.VolumeID, limi
 			WHERE n.state = 'lost' AND v.state = 'present' AND v.id > $2 ORDER BY v.id LIMIT $1)
 			UNION
 			(SELECT v.id FROM node n JOIN volume v ON v.node_id = n.id AND v.state <> 'deleted'
-			WHERE n.state = 'ready' AND v.state = 'lost' AND v.said_at >= n.last_seen_at - interval '1 minute' AND v.id > $2 ORDER BY v.id LIMIT $1)
+			WHERE n.state = 'ready' AND v.state = 'lost' AND v.said = 'present' AND v.said_at >= n.last_seen_at - interval '1 minute' AND v.id > $2 ORDER BY v.id LIMIT $1)
 		)
 		SELECT v.id, v.org_id, v.project_id, v.instance_id, v.node_id, v.role, v.size_mib, v.state, v.message, v.said, v.said_at, v.sized_at,
 			v.ending_at, v.deleted_at, v.charged_mib, (SELECT s.started_at FROM volume_segment s WHERE s.volume_id = v.id AND s.ended_at IS NULL),
