@@ -91,6 +91,9 @@ func (m *Metering) Tick(ctx context.Context) error {
 		case postgres.RowRefused(err):
 			m.metrics.broken.Inc()
 			m.log.Error("write segments", "instance", list[0].ID.String(), "error", err)
+			if err := m.raise(ctx, list[0].ID, "the database refused a row"); err != nil {
+				return err
+			}
 		case err != nil:
 			return err
 		}
@@ -125,15 +128,14 @@ func (m *Metering) batch(ctx context.Context, tx *postgres.Tx, list []postgres.U
 		return err
 	}
 	var write postgres.MeterWrite
+	var over []string
 	for _, u := range list {
 		one, err := meter(u, history)
 		if err != nil {
 			// One broken history must not stop everybody's meter.
 			m.log.Error("meter instance", "instance", u.ID.String(), "error", err)
 			m.metrics.broken.Inc()
-			err := postgres.AlarmRaise(ctx, tx, cloud.Alarm{Key: "instance:" + u.ID.String() + ":meter", Severity: "critical", Subject: u.ID.String(),
-				Message: "its events can not be metered: " + err.Error()})
-			if err != nil {
+			if err := postgres.AlarmRaise(ctx, tx, alarm(u.ID, err.Error())); err != nil {
 				return err
 			}
 			continue
@@ -142,13 +144,33 @@ func (m *Metering) batch(ctx context.Context, tx *postgres.Tx, list []postgres.U
 		write.Segments = append(write.Segments, one.Segments...)
 		write.Corrections = append(write.Corrections, one.Corrections...)
 		write.Metered = append(write.Metered, u)
+		over = append(over, alarmKey(u.ID))
 	}
 	if err := postgres.MeterSave(ctx, tx, write); err != nil {
+		return err
+	}
+	if err := postgres.AlarmsClear(ctx, tx, over); err != nil {
 		return err
 	}
 	m.metrics.events.Add(float64(len(write.Metered)))
 	m.metrics.segments.Add(float64(len(write.Segments)))
 	return nil
+}
+
+// alarm tells that an instance's books don't go on; it is over when they do.
+func alarm(id cloud.InstanceID, why string) cloud.Alarm {
+	return cloud.Alarm{Key: alarmKey(id), Severity: "critical", Subject: id.String(), Message: "its events can not be metered: " + why}
+}
+
+func alarmKey(id cloud.InstanceID) string { return "instance:" + id.String() + ":meter" }
+
+// raise opens an instance's alarm after the transaction that failed with it.
+func (m *Metering) raise(ctx context.Context, id cloud.InstanceID, why string) error {
+	err := m.cfg.Leader.In(ctx, func(tx *postgres.Tx) error { return postgres.AlarmRaise(ctx, tx, alarm(id, why)) })
+	if errors.Is(err, postgres.ErrNotLeader) {
+		return nil
+	}
+	return err
 }
 
 // meter says what the new events of one instance add to the books.

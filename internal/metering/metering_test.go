@@ -255,6 +255,23 @@ func TestBrokenBooksHoldUpNobodyElse(t *testing.T) {
 	if got := looptest.One[int](t, w, `SELECT count(*) FROM instance WHERE metered_seq = event_seq AND id <> $1`, ids[0]); got != 2 {
 		t.Errorf("%d of the two others are metered", got)
 	}
+	// A second one, whose event can't be read.
+	event(t, w, ids[1], "unreadable", noon.Add(time.Minute), map[string]any{"epoch": "one"}, state(cloud.StateRunning))
+	alarms := func(when string, want int) {
+		t.Helper()
+		if err := l.Metering.Tick(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := looptest.One[int](t, w, `SELECT count(*) FROM alarm WHERE key LIKE 'instance:%:meter' AND cleared_at IS NULL`); got != want {
+			t.Errorf("%s: %d alarms, want %d", when, got, want)
+		}
+	}
+	alarms("both are broken", 2)
+	alarms("they still are", 2)
+	w.Exec(t, `UPDATE event SET data = data || '{"epoch": 1}' WHERE verb = 'unreadable'`)
+	alarms("one is mended", 1)
+	w.Exec(t, `UPDATE segment SET ended_at = $2 WHERE instance_id = $1 AND ended_at IS NULL`, ids[0], noon)
+	alarms("so is the other", 0)
 }
 
 // The books of a lost node end at its last proof of life; when it comes back and
