@@ -75,7 +75,7 @@ func readConfig(args []string, getenv func(string) string) (config, error) {
 	var reserveVCPU int64
 	number(&reserveVCPU, "reserve-vcpu", "TENON_AGENT_RESERVE_VCPU", 0, "vCPUs that the host keeps for itself")
 	number(&c.reserveMiB, "reserve-memory-mib", "TENON_AGENT_RESERVE_MEMORY_MIB", agent.ReserveMemoryMiB, "MiB of memory that the host keeps for itself")
-	number(&c.poolMiB, "disk-pool-mib", "TENON_AGENT_DISK_POOL_MIB", 0, "MiB for all writable layers and volumes; 0: half of the free space")
+	number(&c.poolMiB, "disk-pool-mib", "TENON_AGENT_DISK_POOL_MIB", 0, "MiB for all writable layers and volumes; all of them reserved; 0: half of the free space, 65536 at most")
 	if err := fs.Parse(args); err != nil {
 		return c, err
 	}

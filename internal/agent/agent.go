@@ -277,6 +277,14 @@ func (a *Agent) checkDrivers(ctx context.Context) {
 		}
 		m[d.Name()] = version
 	}
+	if a.cfg.Volumes != nil {
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		_, err := a.cfg.Volumes.List(ctx)
+		cancel()
+		if err != nil { // nothing runs without a disk
+			m["storage"], kinds = "unusable: "+err.Error(), []string{}
+		}
+	}
 	slices.Sort(kinds)
 	kinds = slices.Compact(kinds)
 	a.drivers.Store(&m)

@@ -235,6 +235,13 @@ func (v *fusedVolumes) Ensure(ctx context.Context, want nodewire.Volume) (folder
 	return folder, err
 }
 
+func (v *fusedVolumes) List(ctx context.Context) ([]volume.Found, error) {
+	if v.f.isBlind() {
+		return nil, errCrashed
+	}
+	return v.Memory.List(ctx)
+}
+
 func (v *fusedVolumes) Remove(ctx context.Context, id string) error {
 	return v.f.effect(func() error { return v.Memory.Remove(ctx, id) })
 }

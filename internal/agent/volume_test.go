@@ -251,3 +251,23 @@ func TestAHeldVMStartsAgainInItsNextEpoch(t *testing.T) {
 		}
 	})
 }
+
+// TestNothingIsOfferedWithoutADisk: where volumes can't be read, no kind can run.
+func TestNothingIsOfferedWithoutADisk(t *testing.T) {
+	t.Parallel()
+	bubble(t, fake.Options{}, func(t *testing.T, w *world, n *node) {
+		if r := n.Report(); len(r.Kinds) != 3 {
+			t.Fatalf("kinds of a sound node: %v", r.Kinds)
+		}
+		for _, blind := range []bool{true, false} {
+			n.fuse.mu.Lock()
+			n.fuse.blind = blind
+			n.fuse.mu.Unlock()
+			pass(time.Minute)
+			r := n.door.last()
+			if says := strings.Contains(r.Drivers["storage"], "unusable"); says != blind || (len(r.Kinds) == 0) != blind {
+				t.Errorf("blind %v: kinds %v, drivers %v", blind, r.Kinds, r.Drivers)
+			}
+		}
+	})
+}

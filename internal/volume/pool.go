@@ -1,7 +1,7 @@
 // Package volume is a node's local storage: one disk pool, and in it the
 // volumes that outlive a run and the writable layers that don't.
 //
-//	DIR/pool.btrfs                   sparse file, mounted at DIR/pool
+//	DIR/pool.btrfs                   a file that has its blocks from the start, mounted at DIR/pool
 //	DIR/pool/layers/ID               a container's writable layer
 //	DIR/pool/volumes/ID/volume.json  what the volume is; written last, so its presence says that it is whole
 //	DIR/pool/volumes/ID/data         a VM's disk.qcow2, or a notebook's home
@@ -52,7 +52,7 @@ type Pool struct {
 }
 
 // NewPool names a pool in a folder; Open makes or mounts it. Size 0 is half of
-// the free space.
+// the free space, and 64 GiB at most.
 func NewPool(dir string, sizeMiB int64) *Pool {
 	return &Pool{image: filepath.Join(dir, "pool.btrfs"), dir: filepath.Join(dir, "pool"), sizeMiB: sizeMiB}
 }
@@ -82,14 +82,21 @@ func (p *Pool) Mounted() bool {
 	return unix.Stat(p.dir, &dir) == nil && unix.Stat(filepath.Dir(p.dir), &parent) == nil && dir.Dev != parent.Dev && isBtrfs(p.dir)
 }
 
-// Open mounts the pool and makes it where there is none; it is idempotent.
-// Writable layers live no longer than their guests, so those that are found
-// when the pool is mounted are dropped: no guest lives through that.
+// Open mounts the pool and makes it where there is none; it is idempotent. A
+// pool that its file system has closed to writing is mounted anew, once nobody
+// uses it. Writable layers live no longer than their guests, so those that are
+// found when the pool is mounted are dropped: no guest lives through that.
 func (p *Pool) Open(ctx context.Context) error {
 	p.opening.Lock()
 	defer p.opening.Unlock()
 	if p.Mounted() {
-		return nil
+		broken := p.Broken()
+		if broken == nil {
+			return nil
+		}
+		if err := p.Close(); err != nil {
+			return fmt.Errorf("%w; it is mounted anew once no guest uses it", broken)
+		}
 	}
 	if err := os.MkdirAll(p.dir, 0o711); err != nil {
 		return fmt.Errorf("make disk folder: %w", err)
@@ -98,8 +105,9 @@ func (p *Pool) Open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// No copy-on-write for data: nothing is ever snapshotted, and it halves the cost of rewrites.
-	if _, err := tool(ctx, "mount", "-t", "btrfs", "-o", "loop,noatime,nodatacow,discard=async", p.image, p.dir); err != nil {
+	// No copy-on-write for data: nothing is ever snapshotted, and it halves the
+	// cost of rewrites. No discard: it would give reserved blocks back to the host.
+	if _, err := tool(ctx, "mount", "-t", "btrfs", "-o", "loop,noatime,nodatacow,nodiscard", p.image, p.dir); err != nil {
 		return fmt.Errorf("mount disk pool %s, which holds this node's volumes: %w", p.image, err)
 	}
 	if grown {
@@ -128,40 +136,16 @@ func (p *Pool) Open(ctx context.Context) error {
 	return nil
 }
 
-// makeImage has the pool's file there, whole and at least as large as asked for.
-func (p *Pool) makeImage(ctx context.Context) (grown bool, err error) {
-	size := p.sizeMiB << 20
-	info, err := os.Stat(p.image)
-	switch {
-	case err == nil && info.Size() >= size:
-		return false, nil
-	case err == nil:
-		if err := os.Truncate(p.image, size); err != nil {
-			return false, fmt.Errorf("enlarge disk pool: %w", err)
-		}
-		return true, nil
-	case !errors.Is(err, fs.ErrNotExist):
-		return false, fmt.Errorf("find disk pool: %w", err)
+// Broken says why nothing can be written to a mounted pool, if that is so.
+func (p *Pool) Broken() error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(p.dir, &st); err != nil {
+		return fmt.Errorf("read state of disk pool: %w", err)
 	}
-	if size == 0 {
-		size = freeBytes(filepath.Dir(p.dir)) / 2
+	if st.Type == unix.BTRFS_SUPER_MAGIC && st.Flags&unix.ST_RDONLY != 0 {
+		return errors.New("the disk pool failed to write, and its file system has closed it to writing")
 	}
-	size = max(size, 256<<20) // btrfs's own least is a little over 100 MiB
-	fresh := p.image + ".new"
-	f, err := os.OpenFile(fresh, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
-	if err == nil {
-		err = errors.Join(f.Truncate(size), f.Close())
-	}
-	if err != nil {
-		return false, fmt.Errorf("make disk pool: %w", err)
-	}
-	if _, err := tool(ctx, "mkfs.btrfs", "-q", "-m", "single", fresh); err != nil {
-		return false, err
-	}
-	if err := os.Rename(fresh, p.image); err != nil {
-		return false, fmt.Errorf("make disk pool: %w", err)
-	}
-	return false, nil
+	return nil
 }
 
 // Create makes something that holds at most limit bytes, or sets the limit of

@@ -132,8 +132,11 @@ func limit(a about) int64 {
 
 func (s *Store) room() error {
 	pool, host := freeBytes(s.pool.Dir())>>20, freeBytes(filepath.Dir(s.pool.Dir()))>>20
-	if pool < leastRoomMiB || host < leastRoomMiB {
-		return fmt.Errorf("%w: %d MiB are free in the disk pool and %d MiB under it", ErrFull, pool, host)
+	if pool < leastRoomMiB {
+		return fmt.Errorf("%w: %d MiB are free in the disk pool", ErrFull, pool)
+	}
+	if host < leastRoomMiB && thin(s.pool.image) {
+		return fmt.Errorf("%w: %d MiB are free in the disk pool, but only %d MiB under it", ErrFull, pool, host)
 	}
 	return nil
 }

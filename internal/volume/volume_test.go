@@ -178,3 +178,83 @@ func TestRootHasRoomForItsTables(t *testing.T) {
 		t.Errorf("a root volume of 32 MiB took %d more", took)
 	}
 }
+
+// TestAFullHostLeavesThePoolWhole: what fills the host's disk, beside the pool,
+// takes nothing of what the pool has promised.
+func TestAFullHostLeavesThePoolWhole(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	_, outer := newStore(t, 1024) // stands for the host: a file system of its own
+	host, err := NewStore(outer).Ensure(ctx, home("vol_host", 700))
+	if err != nil {
+		t.Fatal(err)
+	}
+	image := filepath.Join(host, "host.ext4")
+	mount := filepath.Join(t.TempDir(), "host")
+	for _, argv := range [][]string{{"truncate", "-s", "600M", image}, {"mkfs.ext4", "-q", "-m", "0", image}, {"mkdir", mount}, {"mount", "-o", "loop", image, mount}} {
+		if _, err := tool(ctx, argv[0], argv[1:]...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := NewPool(filepath.Join(mount, "disk"), 300)
+	t.Cleanup(func() {
+		if err := errors.Join(p.Close(), unix.Unmount(mount, 0)); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Mkdir(filepath.Join(mount, "disk"), 0o711); err != nil {
+		t.Fatal(err)
+	}
+	s := NewStore(p)
+	folder, err := s.Ensure(ctx, home("vol_a", 64))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took := fill(t, filepath.Join(mount, "all"), 1000); took == 1000 {
+		t.Fatal("the host is not full")
+	}
+	if took := fill(t, filepath.Join(folder, "big"), 48); took != 48 {
+		t.Errorf("on a full host a volume of 64 MiB took %d", took)
+	}
+	if err := p.Broken(); err != nil {
+		t.Error(err)
+	}
+	if err := s.Remove(ctx, "vol_a"); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Ensure(ctx, home("vol_b", 64)); err != nil {
+		t.Errorf("the next volume: %v", err)
+	}
+}
+
+// TestAPoolClosedToWritingIsMountedAnew, once nobody uses it; until then it says
+// what is wrong.
+func TestAPoolClosedToWritingIsMountedAnew(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	s, p := newStore(t, 256)
+	folder, err := s.Ensure(ctx, home("vol_a", 16))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(t, filepath.Join(folder, "kept"), 1)
+	// As the kernel does after a failed write.
+	if _, err := tool(ctx, "mount", "-o", "remount,ro", p.Dir()); err != nil {
+		t.Fatal(err)
+	}
+	user, err := os.Open(filepath.Join(folder, "kept"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.List(ctx); err == nil || p.Broken() == nil {
+		t.Errorf("in use and closed to writing: %v, %v", err, p.Broken())
+	}
+	user.Close()
+	found, err := s.List(ctx)
+	if err != nil || len(found) != 1 || p.Broken() != nil {
+		t.Fatalf("mounted anew: %+v, %v, %v", found, err, p.Broken())
+	}
+	if took := fill(t, filepath.Join(folder, "more"), 4); took != 4 {
+		t.Errorf("it took %d MiB", took)
+	}
+}

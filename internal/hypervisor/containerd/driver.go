@@ -43,7 +43,7 @@ type Config struct {
 	Network     *network.Network
 	LogCommand  []string     // program and first argument that run LogWriter; default: this program, "log-writer"
 	Pool        *volume.Pool // the node's disk pool; default: one of its own at PoolDir
-	PoolMiB     int64        // size of that one; default: half of the free space
+	PoolMiB     int64        // size of that one; 0: as volume.NewPool says
 	Logger      *slog.Logger
 }
 
@@ -160,7 +160,7 @@ func (d *Driver) ensureHost(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.ready {
-		return nil
+		return d.disks.open(ctx) // it may have been closed to writing since
 	}
 	if err := d.net.Up(ctx); err != nil {
 		return err

@@ -50,8 +50,8 @@ const columns: Column<Instance>[] = [
             <SimTag instance={i} />
           </span>
         </span>
-        <span className="block truncate text-12 leading-4 text-fg3 sm:hidden">
-          {gpuShort(i)} · <Price instance={i} />
+        <span className="flex flex-wrap gap-x-2 text-12 leading-4 text-fg3 sm:hidden">
+          <span className="max-w-full whitespace-normal">{gpuShort(i)}</span> <Price instance={i} />
         </span>
       </>
     ),
