@@ -5,10 +5,13 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tenon-cloud/tenon/internal/app"
 	"github.com/tenon-cloud/tenon/internal/authz"
@@ -27,6 +30,95 @@ type joint struct {
 
 	sent    atomic.Int64 // messages to the client
 	sending atomic.Bool  // one of them waits for the client to take it
+}
+
+// instanceFor is the instance that a caller may act on. A ticket is good for its
+// own instance alone (zero: no ticket was used).
+func (g *Gateway) instanceFor(ctx context.Context, c app.Call, action authz.Action, project, instance string, ticketFor cloud.InstanceID, placed bool) (cloud.Instance, error) {
+	i, err := g.app.InstanceFor(ctx, c, action, project, instance, placed)
+	if err == nil && !ticketFor.IsZero() && ticketFor != i.ID {
+		err = cloud.NotFound("instance", instance)
+	}
+	return i, err
+}
+
+// join counts a stream of its user and begins it on the instance's node.
+func (g *Gateway) join(c app.Call, action authz.Action, i cloud.Instance, dial func() (net.Conn, error)) (*joint, error) {
+	release, err := g.hold(c.Actor.UserID)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := dial()
+	if err != nil {
+		release()
+		return nil, err
+	}
+	return &joint{gateway: g, call: c, action: action, instance: i, node: conn, release: release}, nil
+}
+
+// speech is what one kind of stream has of its own.
+type speech struct {
+	accepts []string // subprotocols
+	limit   int64    // bytes of a client's message
+	open    prometheus.Gauge
+	again   string // what a client can do when the control plane restarts
+
+	toNode, fromNode func(context.Context, *websocket.Conn) error
+	// refuse is the last message when the stream did not end by itself; nil: none,
+	// the close frame says it.
+	refuse func(reason string) []byte
+}
+
+// serve joins the stream to a WebSocket until either ends.
+func (t *joint) serve(w http.ResponseWriter, r *http.Request, s speech) {
+	defer t.Close()
+	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: s.accepts, CompressionMode: websocket.CompressionDisabled})
+	if err != nil {
+		t.gateway.log.DebugContext(r.Context(), "accept stream", "error", err)
+		return // Accept has answered
+	}
+	defer ws.CloseNow()
+	s.open.Inc()
+	defer s.open.Dec()
+	ws.SetReadLimit(s.limit)
+	// A context that ends takes the WebSocket down at once, so it ends after the
+	// reason was said.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+	defer cancel()
+	over := make(chan error, 3)
+	for _, run := range []func(context.Context, *websocket.Conn) error{s.toNode, s.fromNode, t.watch} {
+		go func() { over <- run(ctx, ws) }()
+	}
+	var cause error
+	select {
+	case cause = <-over:
+	case <-r.Context().Done():
+		cause = &ending{status: websocket.StatusGoingAway, reason: "the control plane restarts; " + s.again}
+	}
+	_ = t.node.Close() // nothing more goes in or comes out, however slow the client is
+	var why *ending
+	if !errors.As(cause, &why) {
+		why = &ending{status: websocket.StatusGoingAway, reason: "the connection ended"}
+	}
+	switch {
+	case why.exited:
+		t.linger(ctx, over)
+	case s.refuse != nil:
+		say, done := context.WithTimeout(ctx, 2*time.Second)
+		_ = ws.Write(say, websocket.MessageBinary, s.refuse(why.reason))
+		done()
+	}
+	_ = ws.Close(why.status, clip(why.reason, 120))
+}
+
+// send passes a message on to the client. One that reads slowly slows the
+// instance, and loses nothing.
+func (t *joint) send(ctx context.Context, ws *websocket.Conn, message []byte) error {
+	t.sending.Store(true)
+	err := ws.Write(ctx, websocket.MessageBinary, message)
+	t.sending.Store(false)
+	t.sent.Add(1)
+	return err
 }
 
 // Close gives up a stream that was not served.
@@ -144,4 +236,11 @@ func over(err error) bool {
 		return err != nil
 	}
 	return false
+}
+
+func clip(s string, n int) string {
+	if len(s) > n {
+		s = strings.ToValidUTF8(s[:n], "")
+	}
+	return s
 }

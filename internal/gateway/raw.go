@@ -48,7 +48,7 @@ var (
 // Raw is a stream of bytes of an instance, begun on its node and not yet joined
 // to whoever asked for it.
 type Raw struct {
-	joint
+	*joint
 	kind rawKind
 }
 
@@ -68,12 +68,9 @@ func (g *Gateway) Port(ctx context.Context, c app.Call, project, instance string
 }
 
 func (g *Gateway) raw(ctx context.Context, c app.Call, kind rawKind, project, instance string, ticketFor cloud.InstanceID, number int) (*Raw, error) {
-	i, err := g.app.InstanceFor(ctx, c, kind.action, project, instance, false)
+	i, err := g.instanceFor(ctx, c, kind.action, project, instance, ticketFor, false)
 	if err != nil {
 		return nil, err
-	}
-	if !ticketFor.IsZero() && ticketFor != i.ID {
-		return nil, cloud.NotFound("instance", instance)
 	}
 	if err := app.MustBeVM(i, kind.vmTicket); err != nil {
 		return nil, err
@@ -82,16 +79,11 @@ func (g *Gateway) raw(ctx context.Context, c app.Call, kind rawKind, project, in
 		return nil, cloud.E(cloud.KindConflict, "not_running", "instance %q is %s", i.Name, i.State).
 			WithHint("start it, and wait until it runs").With("state", string(i.State))
 	}
-	release, err := g.hold(c.Actor.UserID)
+	j, err := g.join(c, kind.action, i, func() (net.Conn, error) { return g.dial(ctx, kind, i, number) })
 	if err != nil {
 		return nil, err
 	}
-	conn, err := g.dial(ctx, kind, i, number)
-	if err != nil {
-		release()
-		return nil, err
-	}
-	return &Raw{joint{gateway: g, call: c, action: kind.action, instance: i, node: conn, release: release}, kind}, nil
+	return &Raw{j, kind}, nil
 }
 
 // dial opens a raw stream at the instance's node: only its id and a port's number
@@ -124,39 +116,10 @@ func portless(err error, kind rawKind, number int) error {
 // Serve joins the stream to a WebSocket until either ends. Messages are binary
 // and carry bytes as they are; an empty one from the client ends its direction.
 func (t *Raw) Serve(w http.ResponseWriter, r *http.Request) {
-	defer t.Close()
-	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: t.kind.accepts, CompressionMode: websocket.CompressionDisabled})
-	if err != nil {
-		t.gateway.log.DebugContext(r.Context(), "accept stream", "error", err)
-		return // Accept has answered
-	}
-	defer ws.CloseNow()
-	t.gateway.raws.Inc()
-	defer t.gateway.raws.Dec()
-	ws.SetReadLimit(rawMessage)
-	// A context that ends takes the WebSocket down at once, so it ends after the
-	// reason was said.
-	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
-	defer cancel()
-	over := make(chan error, 3)
-	go func() { over <- t.toNode(ctx, ws) }()
-	go func() { over <- t.fromNode(ctx, ws) }()
-	go func() { over <- t.watch(ctx, ws) }()
-	var cause error
-	select {
-	case cause = <-over:
-	case <-r.Context().Done():
-		cause = &ending{status: websocket.StatusGoingAway, reason: "the control plane restarts; connect again"}
-	}
-	_ = t.node.Close()
-	var why *ending
-	if !errors.As(cause, &why) {
-		why = &ending{status: websocket.StatusGoingAway, reason: "the connection ended"}
-	}
-	if why.exited {
-		t.linger(ctx, over)
-	}
-	_ = ws.Close(why.status, clip(why.reason, 120))
+	t.serve(w, r, speech{
+		accepts: t.kind.accepts, limit: rawMessage, open: t.gateway.raws, again: "connect again",
+		toNode: t.toNode, fromNode: t.fromNode,
+	})
 }
 
 // toNode passes on what the client sends.
@@ -187,13 +150,8 @@ func (t *Raw) fromNode(ctx context.Context, ws *websocket.Conn) error {
 	for {
 		n, err := t.node.Read(buf)
 		if n > 0 {
-			// A client that reads slowly slows the instance, and loses nothing.
-			t.sending.Store(true)
-			werr := ws.Write(ctx, websocket.MessageBinary, buf[:n])
-			t.sending.Store(false)
-			t.sent.Add(1)
-			if werr != nil {
-				return werr
+			if err := t.send(ctx, ws, buf[:n]); err != nil {
+				return err
 			}
 		}
 		switch {

@@ -4,12 +4,9 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"strings"
-	"time"
 
 	"github.com/coder/websocket"
 
@@ -22,28 +19,20 @@ import (
 
 // Terminal is a process inside an instance, begun on its node and not yet joined
 // to whoever asked for it.
-type Terminal struct{ joint }
+type Terminal struct{ *joint }
 
 // Exec starts a process inside a running instance. A ticket is good for its own
 // instance alone (zero: no ticket was used).
 func (g *Gateway) Exec(ctx context.Context, c app.Call, project, instance string, ticketFor cloud.InstanceID, req nodewire.ExecRequest) (*Terminal, error) {
-	i, err := g.app.InstanceFor(ctx, c, authz.InstanceExec, project, instance, true)
+	i, err := g.instanceFor(ctx, c, authz.InstanceExec, project, instance, ticketFor, true)
 	if err != nil {
 		return nil, err
 	}
-	if !ticketFor.IsZero() && ticketFor != i.ID {
-		return nil, cloud.NotFound("instance", instance)
-	}
-	release, err := g.hold(c.Actor.UserID)
+	j, err := g.join(c, authz.InstanceExec, i, func() (net.Conn, error) { return g.startProcess(ctx, i, req) })
 	if err != nil {
 		return nil, err
 	}
-	conn, err := g.startProcess(ctx, i, req)
-	if err != nil {
-		release()
-		return nil, err
-	}
-	return &Terminal{joint{gateway: g, call: c, action: authz.InstanceExec, instance: i, node: conn, release: release}}, nil
+	return &Terminal{j}, nil
 }
 
 func (g *Gateway) startProcess(ctx context.Context, i cloud.Instance, req nodewire.ExecRequest) (net.Conn, error) {
@@ -69,44 +58,11 @@ var errExited = &ending{status: websocket.StatusNormalClosure, reason: "the proc
 
 // Serve joins the process to a WebSocket until either ends.
 func (t *Terminal) Serve(w http.ResponseWriter, r *http.Request) {
-	defer t.Close()
-	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{api.ExecSubprotocol}, CompressionMode: websocket.CompressionDisabled})
-	if err != nil {
-		t.gateway.log.DebugContext(r.Context(), "accept terminal", "error", err)
-		return // Accept has answered
-	}
-	defer ws.CloseNow()
-	t.gateway.terminals.Inc()
-	defer t.gateway.terminals.Dec()
-	ws.SetReadLimit(nodewire.MaxFrame + 1)
-	// A context that ends takes the WebSocket down at once, so it ends after the
-	// reason was said.
-	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
-	defer cancel()
-	over := make(chan error, 3)
-	go func() { over <- t.toNode(ctx, ws) }()
-	go func() { over <- t.fromNode(ctx, ws) }()
-	go func() { over <- t.watch(ctx, ws) }()
-	var cause error
-	select {
-	case cause = <-over:
-	case <-r.Context().Done():
-		cause = &ending{status: websocket.StatusGoingAway, reason: "the control plane restarts; open the terminal again"}
-	}
-	_ = t.node.Close() // nothing more goes in or comes out, however slow the client is
-
-	var why *ending
-	if !errors.As(cause, &why) {
-		why = &ending{status: websocket.StatusGoingAway, reason: "the connection ended"}
-	}
-	if why.exited {
-		t.linger(ctx, over)
-	} else {
-		say, done := context.WithTimeout(ctx, 2*time.Second)
-		_ = ws.Write(say, websocket.MessageBinary, append([]byte{nodewire.FrameError}, why.reason...))
-		done()
-	}
-	_ = ws.Close(why.status, clip(why.reason, 120))
+	t.serve(w, r, speech{
+		accepts: []string{api.ExecSubprotocol}, limit: nodewire.MaxFrame + 1, open: t.gateway.terminals, again: "open the terminal again",
+		toNode: t.toNode, fromNode: t.fromNode,
+		refuse: func(reason string) []byte { return append([]byte{nodewire.FrameError}, reason...) },
+	})
 }
 
 // toNode passes on what the user types; other frames are not the user's to send.
@@ -147,23 +103,11 @@ func (t *Terminal) fromNode(ctx context.Context, ws *websocket.Conn) error {
 		default:
 			return &ending{status: websocket.StatusInternalError, reason: "the node sent something that is no part of a terminal"}
 		}
-		// A client that reads slowly slows the guest, and loses nothing.
-		t.sending.Store(true)
-		err = ws.Write(ctx, websocket.MessageBinary, append([]byte{kind}, payload...))
-		t.sending.Store(false)
-		t.sent.Add(1)
-		if err != nil {
+		if err := t.send(ctx, ws, append([]byte{kind}, payload...)); err != nil {
 			return err
 		}
 		if kind == nodewire.FrameExit || kind == nodewire.FrameError {
 			return errExited
 		}
 	}
-}
-
-func clip(s string, n int) string {
-	if len(s) > n {
-		s = strings.ToValidUTF8(s[:n], "")
-	}
-	return s
 }

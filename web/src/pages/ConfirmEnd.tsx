@@ -28,17 +28,18 @@ export function ConfirmEnd<T extends { id: string; name: string }>(props: {
     },
   })
   const failure = ending.error ? failureOf(ending.error, `${verb.toLowerCase()} it`) : null
+  const close = () => {
+    ending.reset() // a failure is of the thing that it was asked of
+    onClose()
+  }
   return (
     <Dialog
       open={thing !== null}
-      onClose={() => {
-        ending.reset()
-        onClose()
-      }}
+      onClose={close}
       title={`${verb} “${thing?.name ?? ''}”?`}
       actions={
         <>
-          <Button onClick={onClose}>Keep it</Button>
+          <Button onClick={close}>Keep it</Button>
           <Button look="danger" busy={ending.isPending} onClick={() => thing && ending.mutate(thing)}>
             {`${verb} ${props.noun}`}
           </Button>

@@ -65,7 +65,11 @@ export function FlavorPicker({
             { value: 'need', label: 'By need' },
           ]}
         />
-        {simulated && <Tag title="Nodes and GPUs of this pool are simulated">sim</Tag>}
+        {simulated && (
+          <span className="self-center">
+            <Tag title="Nodes and GPUs of this pool are simulated">sim</Tag>
+          </span>
+        )}
         {how === 'need' && (
           <span className="flex items-center gap-2 text-13 text-fg2">
             at least

@@ -100,7 +100,7 @@ export function UsagePage() {
         </Panel>
       ) : (
         <Stale since={daily.error ? daily.dataUpdatedAt : null} now={now}>
-          <div className="grid items-start gap-4 xl:grid-cols-[minmax(0,3fr)_minmax(0,2fr)]">
+          <div className="grid items-start gap-4 xl:grid-cols-2">
             <Panel>
               <div className="mb-5 flex flex-wrap items-start justify-between gap-4">
                 {daily.data ? (
