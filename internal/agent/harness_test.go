@@ -288,9 +288,9 @@ type fusedBoard struct {
 	w *world
 }
 
-func (b *fusedBoard) Prepare(ctx context.Context, id string, epoch int64, d []nodewire.Device) (names []string, err error) {
-	err = b.f.effect(func() error { names, err = b.Board.Prepare(ctx, id, epoch, d); return err })
-	return names, err
+func (b *fusedBoard) Prepare(ctx context.Context, want device.Request) (grants []device.Grant, err error) {
+	err = b.f.effect(func() error { grants, err = b.Board.Prepare(ctx, want); return err })
+	return grants, err
 }
 
 func (b *fusedBoard) Release(ctx context.Context, id string, epoch int64) error {

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tenon-cloud/tenon/internal/device"
 	"github.com/tenon-cloud/tenon/internal/hypervisor"
 	"github.com/tenon-cloud/tenon/internal/hypervisor/fake"
 	"github.com/tenon-cloud/tenon/internal/nodewire"
@@ -320,7 +321,7 @@ func TestOrphansAreShownAndLeftAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := withDevice(w, stray)
-		if _, err := w.board.Prepare(ctx, "inst_held", 1, d.Devices); err != nil {
+		if _, err := w.board.Prepare(ctx, device.Request{InstanceID: "inst_held", Epoch: 1, Kind: "container", Devices: d.Devices}); err != nil {
 			t.Fatal(err)
 		}
 		mustAssign(t, n, assignment("e", 1, container("inst_1", 1)))

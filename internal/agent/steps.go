@@ -57,7 +57,7 @@ func (w *worker) make(ctx context.Context, v view) error {
 	dog.Reset(w.a.t.StepTimeout)
 	prepared := time.Now()
 	if len(v.want.Devices) > 0 {
-		if spec.CDIDevices, err = w.devices(ctx, v.want); err != nil {
+		if spec.Grants, err = w.devices(ctx, v.want); err != nil {
 			return err
 		}
 	}
@@ -79,14 +79,14 @@ func (w *worker) make(ctx context.Context, v view) error {
 
 // devices makes the assigned ones exist. No guest of an earlier epoch is there
 // (decide clears it first), so what such an epoch still holds is nobody's.
-func (w *worker) devices(ctx context.Context, want *nodewire.Instance) ([]string, error) {
+func (w *worker) devices(ctx context.Context, want *nodewire.Instance) ([]device.Grant, error) {
 	if w.a.cfg.Board == nil {
 		return nil, &hypervisor.Failure{Reason: nodewire.ReasonDevice, Final: true, Message: "this node has no GPUs"}
 	}
 	if err := w.a.cfg.Board.Release(ctx, w.id, want.Epoch-1); err != nil {
 		return nil, asFailure(ctx, err, nodewire.ReasonDevice, "the GPU could not be prepared")
 	}
-	names, err := w.a.cfg.Board.Prepare(ctx, w.id, want.Epoch, want.Devices)
+	grants, err := w.a.cfg.Board.Prepare(ctx, device.Request{InstanceID: w.id, Epoch: want.Epoch, Kind: want.Kind, Devices: want.Devices})
 	if err != nil {
 		f := asFailure(ctx, err, nodewire.ReasonDevice, "the GPU could not be prepared")
 		var fail *hypervisor.Failure
@@ -95,7 +95,7 @@ func (w *worker) devices(ctx context.Context, want *nodewire.Instance) ([]string
 		}
 		return nil, f
 	}
-	return names, nil
+	return grants, nil
 }
 
 // asFailure gives an error a reason, unless it has one.
@@ -218,7 +218,7 @@ func (w *worker) finish(ctx context.Context, v view) error {
 	}
 	if v.guest != nil {
 		asked := time.Now()
-		g, err := w.a.driver(v.rec.Kind).Stop(ctx, w.id, wait)
+		g, err := w.endGuest(ctx, w.a.driver(v.rec.Kind), wait)
 		if err != nil && !errors.Is(err, hypervisor.ErrNoGuest) {
 			return fmt.Errorf("stop guest: %w", err)
 		}
@@ -328,7 +328,7 @@ func (w *worker) stop(ctx context.Context, d hypervisor.Driver, v view, grace ti
 	if v.guest == nil {
 		return nil
 	}
-	if _, err := d.Stop(ctx, w.id, grace); err != nil && !errors.Is(err, hypervisor.ErrNoGuest) {
+	if _, err := w.endGuest(ctx, d, grace); err != nil && !errors.Is(err, hypervisor.ErrNoGuest) {
 		return fmt.Errorf("stop guest: %w", err)
 	}
 	return nil

@@ -25,7 +25,8 @@ type worker struct {
 	pub    published
 	intent intent // that the present step serves
 	cancel context.CancelFunc
-	making bool // the step is one that a new intent interrupts
+	making bool               // the step is one that a new intent interrupts
+	hurry  context.CancelFunc // the step waits for a guest to end by itself
 	fails  failures
 }
 
@@ -101,6 +102,9 @@ func (w *worker) poke(s *state) {
 	}
 	if w.making && w.cancel != nil {
 		w.cancel()
+	}
+	if w.hurry != nil && now.unwanted() {
+		w.hurry()
 	}
 	w.nudge()
 }

@@ -27,8 +27,9 @@ type Board interface {
 	// Inventory reads the cards; a failed probe is not an empty board.
 	Inventory(ctx context.Context) (Inventory, error)
 	// Prepare makes the devices of one instance exist at exactly the assigned
-	// places (a MIG slice is created there) and returns their CDI names.
-	Prepare(ctx context.Context, instanceID string, epoch int64, devices []nodewire.Device) ([]string, error)
+	// places (a MIG slice is created there, a function is bound to vfio-pci) and
+	// says how each reaches the guest, in the order asked for.
+	Prepare(ctx context.Context, want Request) ([]Grant, error)
 	// Release takes back and cleans what the instance holds of this epoch or an
 	// earlier one; an epoch before the one that holds changes nothing.
 	Release(ctx context.Context, instanceID string, epoch int64) error
@@ -36,6 +37,41 @@ type Board interface {
 	Held(ctx context.Context) (map[string][]nodewire.Device, error)
 	// Telemetry samples every card and, by instance, every held share.
 	Telemetry(ctx context.Context) (cards []nodewire.GPUSample, byInstance map[string]nodewire.Sample, err error)
+}
+
+// Request is what one instance is to be given.
+type Request struct {
+	InstanceID string
+	Epoch      int64
+	Kind       string // of instance: a vm takes PCI functions, the others device nodes
+	Devices    []nodewire.Device
+}
+
+// Grant is how one device reaches its guest: by the one field that is set.
+type Grant struct {
+	CDI      string     // fully qualified CDI name, for a container
+	Pass     []Function // PCI functions bound to vfio-pci: a card and its companions
+	Mediated string     // UUID of a mediated device, for a VM
+	Virtual  *Function  // an SR-IOV function with a vGPU type: it keeps its driver
+	Emulated bool       // a VM gets an emulated PCI device: the card is simulated
+}
+
+// Function is one PCI function that a VM gets, and what its machine must be like.
+type Function struct {
+	Address  string // domain:bus:slot.function
+	NUMANode int    // -1: unknown, which is not node 0
+	BARBytes uint64 // of all memory regions, for the guest's MMIO window
+}
+
+// CDINames are the names among grants.
+func CDINames(grants []Grant) []string {
+	var out []string
+	for _, g := range grants {
+		if g.CDI != "" {
+			out = append(out, g.CDI)
+		}
+	}
+	return out
 }
 
 // Inventor is a Board whose figures are invented. It is told which instances are

@@ -14,6 +14,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/tenon-cloud/tenon/internal/device"
 	"github.com/tenon-cloud/tenon/internal/nodewire"
 )
 
@@ -42,7 +43,7 @@ func (f *Failure) Unwrap() error { return f.Err }
 // packages prepared for it.
 type Spec struct {
 	nodewire.Instance
-	CDIDevices []string // fully qualified CDI names, from device.Board.Prepare
+	Grants []device.Grant // from device.Board.Prepare
 	// Folders of the instance's volumes by volume id, made and limited already.
 	// A root volume's holds disk.qcow2, which the driver makes when it is absent;
 	// a home's is mounted as it is.

@@ -91,7 +91,7 @@ func TestEveryPlaceOfEveryBoard(t *testing.T) {
 			b := open(t, Config{Board: name, Modes: modes, StateDir: filepath.Join(t.TempDir(), "b"), CloudID: "c"})
 			for _, g := range inventory(t, b) {
 				if mode == "whole" {
-					if _, err := b.Prepare(ctx, "w"+g.UUID, 1, whole(g.UUID)); err != nil {
+					if _, err := b.Prepare(ctx, ask("w"+g.UUID, 1, whole(g.UUID))); err != nil {
 						t.Errorf("%s: %v", name, err)
 					}
 					continue
@@ -110,7 +110,7 @@ func TestEveryPlaceOfEveryBoard(t *testing.T) {
 					for start, ok := geo.BestStart(used, p.Class); ok; start, ok = geo.BestStart(used, p.Class) {
 						held++
 						d := []nodewire.Device{{GPUUUID: g.UUID, Mode: "mig", Profile: p.Class, SlotStart: start, SlotEnd: start + p.Slots}}
-						if _, err := b.Prepare(ctx, fmt.Sprint("s", held), 1, d); err != nil {
+						if _, err := b.Prepare(ctx, ask(fmt.Sprint("s", held), 1, d)); err != nil {
 							t.Errorf("%s, %s at %d: %v", name, p.Class, start, err)
 						}
 						used = geo.Take(used, p.Class, start)

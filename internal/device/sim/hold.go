@@ -18,8 +18,10 @@ const (
 	lastMinor  = 63
 )
 
-// Prepare makes the devices of an instance and returns their CDI names.
-func (b *Board) Prepare(_ context.Context, instanceID string, epoch int64, devices []nodewire.Device) ([]string, error) {
+// Prepare makes the devices of an instance. A container gets device nodes by
+// CDI; a VM an emulated PCI device for each card.
+func (b *Board) Prepare(_ context.Context, want device.Request) ([]device.Grant, error) {
+	instanceID, epoch, devices := want.InstanceID, want.Epoch, want.Devices
 	if len(devices) == 0 {
 		return nil, nil
 	}
@@ -54,11 +56,15 @@ func (b *Board) Prepare(_ context.Context, instanceID string, epoch int64, devic
 	if err := b.present(instanceID, h); err != nil {
 		return nil, fmt.Errorf("prepare devices of %s: %w", instanceID, err)
 	}
-	names := make([]string, len(devices))
+	grants := make([]device.Grant, len(devices))
 	for i, d := range devices {
-		names[i] = cdiKind + "=" + b.deviceUUID(*b.card(d.GPUUUID), d)
+		if want.Kind == "vm" {
+			grants[i].Emulated = true
+		} else {
+			grants[i].CDI = cdiKind + "=" + b.deviceUUID(*b.card(d.GPUUUID), d)
+		}
 	}
-	return names, nil
+	return grants, nil
 }
 
 // Release gives an instance's devices back; a stale epoch changes nothing.

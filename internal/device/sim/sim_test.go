@@ -47,6 +47,11 @@ func slice(uuid, class string, start, end int) []nodewire.Device {
 	return []nodewire.Device{{GPUUUID: uuid, Mode: "mig", Profile: class, SlotStart: start, SlotEnd: end}}
 }
 
+// ask is what a container's instance asks for.
+func ask(id string, epoch int64, devices []nodewire.Device) device.Request {
+	return device.Request{InstanceID: id, Epoch: epoch, Kind: "container", Devices: devices}
+}
+
 func whole(uuid string) []nodewire.Device {
 	return []nodewire.Device{{GPUUUID: uuid, Mode: "whole", Profile: "whole", SlotStart: 0, SlotEnd: 8}}
 }
@@ -83,7 +88,7 @@ func TestHardwareLimitsHold(t *testing.T) {
 	g := inventory(t, b)
 	must := func(owner string, d []nodewire.Device) {
 		t.Helper()
-		if _, err := b.Prepare(ctx, owner, 1, d); err != nil {
+		if _, err := b.Prepare(ctx, ask(owner, 1, d)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -97,11 +102,11 @@ func TestHardwareLimitsHold(t *testing.T) {
 		"7g of seven":                slice(g[2].UUID, "7g", 0, 7),
 		"double memory anywhere":     slice(g[1].UUID, "1g2", 1, 3),
 	} {
-		if _, err := b.Prepare(ctx, "x", 1, d); !errors.Is(err, device.ErrImpossible) {
+		if _, err := b.Prepare(ctx, ask("x", 1, d)); !errors.Is(err, device.ErrImpossible) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := b.Prepare(ctx, "x", 1, slice(g[1].UUID, "1g", 5, 6)); err == nil || errors.Is(err, device.ErrImpossible) {
+	if _, err := b.Prepare(ctx, ask("x", 1, slice(g[1].UUID, "1g", 5, 6))); err == nil || errors.Is(err, device.ErrImpossible) {
 		t.Errorf("a held place must be refused for now, not for ever: %v", err)
 	}
 	must("b", slice(g[1].UUID, "4g", 0, 4))
@@ -113,7 +118,7 @@ func TestStaleEpochReleasesNothing(t *testing.T) {
 	ctx := context.Background()
 	b := open(t, testConfig(t))
 	g := inventory(t, b)
-	if _, err := b.Prepare(ctx, "a", 5, whole(g[0].UUID)); err != nil {
+	if _, err := b.Prepare(ctx, ask("a", 5, whole(g[0].UUID))); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.Release(ctx, "a", 4); err != nil {
@@ -123,7 +128,7 @@ func TestStaleEpochReleasesNothing(t *testing.T) {
 	if len(held["a"]) != 1 {
 		t.Fatal("a stale release took the card")
 	}
-	if _, err := b.Prepare(ctx, "a", 6, whole(g[0].UUID)); err == nil {
+	if _, err := b.Prepare(ctx, ask("a", 6, whole(g[0].UUID))); err == nil {
 		t.Fatal("a new epoch got a card that the old one still holds")
 	}
 	if err := b.Release(ctx, "a", 5); err != nil {
@@ -140,7 +145,7 @@ func TestHoldsSurviveACrash(t *testing.T) {
 	cfg := testConfig(t)
 	b := open(t, cfg)
 	g := inventory(t, b)
-	names, err := b.Prepare(ctx, "inst_a", 1, slice(g[2].UUID, "2g", 2, 4))
+	grants, err := b.Prepare(ctx, ask("inst_a", 1, slice(g[2].UUID, "2g", 2, 4)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,11 +162,11 @@ func TestHoldsSurviveACrash(t *testing.T) {
 
 	cfg.Modes = map[int]string{2: "whole"} // can't be while it is held
 	b = open(t, cfg)
-	again, err := b.Prepare(ctx, "inst_a", 1, slice(g[2].UUID, "2g", 2, 4))
+	again, err := b.Prepare(ctx, ask("inst_a", 1, slice(g[2].UUID, "2g", 2, 4)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(names, again); d != "" {
+	if d := cmp.Diff(grants, again); d != "" {
 		t.Error(d)
 	}
 	if m := inventory(t, b)[2].Mode; m != "mig" {
@@ -199,11 +204,11 @@ func TestContainerSpec(t *testing.T) {
 	b := open(t, cfg)
 	g := inventory(t, b)
 	devices := append(whole(g[0].UUID), slice(g[1].UUID, "1g+me", 3, 4)...)
-	names, err := b.Prepare(ctx, "inst_a", 1, devices)
+	grants, err := b.Prepare(ctx, ask("inst_a", 1, devices))
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := b.Prepare(ctx, "inst_b", 1, slice(g[1].UUID, "1g", 4, 5))
+	other, err := b.Prepare(ctx, ask("inst_b", 1, slice(g[1].UUID, "1g", 4, 5)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,14 +216,14 @@ func TestContainerSpec(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inject := func(names ...string) oci.Spec {
+	inject := func(grants []device.Grant) oci.Spec {
 		spec := oci.Spec{Process: &oci.Process{}, Linux: &oci.Linux{Resources: &oci.LinuxResources{}}}
-		if _, err := cache.InjectDevices(&spec, names...); err != nil {
+		if _, err := cache.InjectDevices(&spec, device.CDINames(grants)...); err != nil {
 			t.Fatalf("%v; %v", err, cache.GetErrors())
 		}
 		return spec
 	}
-	spec := inject(names...)
+	spec := inject(grants)
 	var nodes []string
 	for _, d := range spec.Linux.Devices {
 		nodes = append(nodes, fmt.Sprintf("%s %s %d:%d", d.Path, d.Type, d.Major, d.Minor))
@@ -234,7 +239,7 @@ func TestContainerSpec(t *testing.T) {
 	if !strings.Contains(env, "TENON_GPU_SIMULATED=true") || !strings.Contains(env, "TENON_GPU_DEVICES="+g[0].UUID+",MIG-SIM-") {
 		t.Errorf("environment:\n%s", env)
 	}
-	if o := inject(other...); len(o.Linux.Devices) != 2 || o.Linux.Devices[0].Minor == 19 {
+	if o := inject(other); len(o.Linux.Devices) != 2 || o.Linux.Devices[0].Minor == 19 {
 		t.Errorf("two owners share a device number: %+v", o.Linux.Devices)
 	}
 	if err := b.Release(ctx, "inst_a", 1); err != nil {
@@ -254,7 +259,7 @@ func TestTelemetry(t *testing.T) {
 	cfg.Now = func() time.Time { return now }
 	b := open(t, cfg)
 	g := inventory(t, b)
-	if _, err := b.Prepare(ctx, "a", 1, whole(g[0].UUID)); err != nil {
+	if _, err := b.Prepare(ctx, ask("a", 1, whole(g[0].UUID))); err != nil {
 		t.Fatal(err)
 	}
 	cards, held, _ := b.Telemetry(ctx)
@@ -321,9 +326,9 @@ func TestNeverTwoOwners(t *testing.T) {
 			default:
 				s := rapid.SampledFrom(shapes).Draw(rt, "shape")
 				card := rapid.SampledFrom(inv.GPUs).Draw(rt, "card")
-				_, _ = b.Prepare(ctx, owner, epoch, []nodewire.Device{{
+				_, _ = b.Prepare(ctx, ask(owner, epoch, []nodewire.Device{{
 					GPUUUID: card.UUID, Mode: string(s.Mode), Profile: s.Profile, SlotStart: s.Start, SlotEnd: s.End,
-				}})
+				}}))
 			}
 			places := map[string][]gpu.Place{}
 			wholes, minors := map[string]int{}, map[int]string{}

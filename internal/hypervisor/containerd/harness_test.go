@@ -4,25 +4,21 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
-	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"log"
 	"log/slog"
-	"math/rand/v2"
 	"net"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
-	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
@@ -30,7 +26,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/tenon-cloud/tenon/internal/hypervisor"
-	"github.com/tenon-cloud/tenon/internal/network"
+	"github.com/tenon-cloud/tenon/internal/hypervisor/hvtest"
 	"github.com/tenon-cloud/tenon/internal/nodewire"
 )
 
@@ -58,35 +54,22 @@ type cloudUnderTest struct {
 
 func needsContainerd(t *testing.T) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("not root: containers can't be made")
-	}
-	for _, program := range []string{"containerd", "runc", "nft", "dnsmasq", "mkfs.btrfs", "btrfs", "busybox"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("%s is not installed", program)
-		}
-	}
+	hvtest.Needs(t, "containers", "containerd", "runc", "nft", "dnsmasq", "mkfs.btrfs", "btrfs", "busybox")
 }
 
 func newCloud(t *testing.T, resolvers ...string) *cloudUnderTest {
 	t.Helper()
 	needsContainerd(t)
-	id := hex.EncodeToString([]byte{byte(rand.Uint32()), byte(rand.Uint32()), byte(rand.Uint32()), byte(rand.Uint32())})
-	c := &cloudUnderTest{id: id, state: filepath.Join("/var/tmp", "tenon-test-"+id), run: filepath.Join("/run", "tenon-test-"+id)}
+	c := &cloudUnderTest{}
+	c.id, c.state, c.run = hvtest.Node(t, 0o700)
 	c.cdi = filepath.Join(c.state, "cdi")
-	for _, dir := range []string{c.state, c.run, c.cdi} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c.startDaemon(t)
-	nodeNet, err := network.New(network.Config{
-		CloudID: id, StateDir: filepath.Join(c.state, "network"), RunDir: filepath.Join(c.run, "network"), Resolvers: resolvers,
-	})
+	err := os.Mkdir(c.cdi, 0o700)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := Config{CloudID: id, StateDir: c.state, RunDir: c.run, CDISpecDirs: []string{c.cdi}, Network: nodeNet, PoolMiB: 4096, Logger: slog.New(slog.DiscardHandler)}
+	c.startDaemon(t)
+	cfg := Config{CloudID: c.id, StateDir: c.state, RunDir: c.run, CDISpecDirs: []string{c.cdi}, Network: hvtest.Network(t, c.id, c.state, c.run, resolvers...),
+		PoolMiB: 4096, Logger: slog.New(slog.DiscardHandler)}
 	if c.Driver, err = New(cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -112,12 +95,8 @@ func (c *cloudUnderTest) reopen(t *testing.T) {
 	t.Helper()
 	c.Close()
 	cfg := c.cfg
+	cfg.Network = hvtest.Network(t, c.id, c.state, c.run)
 	var err error
-	if cfg.Network, err = network.New(network.Config{
-		CloudID: c.id, StateDir: filepath.Join(c.state, "network"), RunDir: filepath.Join(c.run, "network"),
-	}); err != nil {
-		t.Fatal(err)
-	}
 	if c.Driver, err = New(cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -156,16 +135,12 @@ func (c *cloudUnderTest) killDaemon() {
 
 func eventually(t *testing.T, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.After(limit)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-deadline:
-			t.Fatalf("waited %s in vain for %s", limit, what)
-		case <-tick.C:
+	hvtest.Eventually(t, limit, what, func() error {
+		if !ok() {
+			return errors.New("not so yet")
 		}
-	}
+		return nil
+	})
 }
 
 // entry is one file of a test image.
@@ -234,9 +209,7 @@ var busyboxLayer = sync.OnceValue(func() []entry {
 func (c *cloudUnderTest) push(t *testing.T, config v1.Config, more ...v1.Layer) nodewire.Image {
 	t.Helper()
 	if c.registry == "" {
-		server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
-		t.Cleanup(server.Close)
-		c.registry = strings.TrimPrefix(server.URL, "http://")
+		c.registry = hvtest.Registry(t)
 	}
 	img, err := mutate.AppendLayers(empty.Image, append([]v1.Layer{layer(t, busyboxLayer()...)}, more...)...)
 	if err != nil {

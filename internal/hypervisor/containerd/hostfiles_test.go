@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/tenon-cloud/tenon/internal/device"
 )
 
 // TestNothingWritableLiesOutsideTheDisk: what a guest writes anywhere counts
@@ -18,7 +20,7 @@ func TestNothingWritableLiesOutsideTheDisk(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	s := spec("inst_files", c.push(t, v1.Config{}), "sleep", "1000")
-	s.CDIDevices = []string{c.grant(t, "files", 40)}
+	s.Grants = []device.Grant{{CDI: c.grant(t, "files", 40)}}
 	s.MemoryMiB = 160
 	g := c.start(t, s)
 

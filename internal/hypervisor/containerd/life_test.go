@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/tenon-cloud/tenon/internal/device"
 	"github.com/tenon-cloud/tenon/internal/hypervisor"
 	"github.com/tenon-cloud/tenon/internal/nodewire"
 )
@@ -203,7 +204,7 @@ func TestImageUserKeepsItsRights(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	s := spec("inst_user", c.push(t, v1.Config{User: "app", WorkingDir: "/tmp"}), "sh", "-c", "id -u >/dev/stdout; pwd; sleep 1000")
-	s.CDIDevices = []string{c.grant(t, "u", 40)}
+	s.Grants = []device.Grant{{CDI: c.grant(t, "u", 40)}}
 	c.start(t, s)
 	eventually(t, 10*time.Second, "its output", func() bool { return c.logs(t, s.ID, hypervisor.LogOptions{}) == "1000\n/tmp\n" })
 	out, _ := c.sh(t, s.ID, "id -u; (: </dev/tenon-gpu) && echo opens; touch /etc/x 2>/dev/null || echo refused; touch /tmp/x && echo writes")
@@ -216,7 +217,7 @@ func TestAnUnknownDeviceIsNotStartedWithout(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	s := spec("inst_nodev", c.push(t, v1.Config{}), "sleep", "1000")
-	s.CDIDevices = []string{"tenon.test/gpu=missing"}
+	s.Grants = []device.Grant{{CDI: "tenon.test/gpu=missing"}}
 	_, err := c.Driver.Start(context.Background(), s)
 	if f := failureOf(t, err); f.Reason != nodewire.ReasonDevice || !strings.Contains(f.Message, "missing") {
 		t.Errorf("failure: %+v", f)

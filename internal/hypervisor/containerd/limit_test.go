@@ -13,6 +13,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/sys/unix"
 
+	"github.com/tenon-cloud/tenon/internal/device"
 	"github.com/tenon-cloud/tenon/internal/hypervisor"
 )
 
@@ -81,7 +82,7 @@ func TestOnlyGrantedDevicesOpen(t *testing.T) {
 	c := newCloud(t)
 	image := c.push(t, v1.Config{})
 	s := spec("inst_gpu", image, "sh", "-c", "while :; do if [ -e /try ]; then for n in $(cat /try); do if (: <$n); then echo $n opens; else echo $n refused; fi; done >/answer 2>/dev/null; rm /try; fi; sleep 0.05; done")
-	s.CDIDevices = []string{c.grant(t, "a", 40)}
+	s.Grants = []device.Grant{{CDI: c.grant(t, "a", 40)}}
 	g := c.start(t, s)
 
 	if out, _ := c.sh(t, s.ID, "ls -l /dev/tenon-gpu; echo $GPU"); !strings.Contains(out, "4,  40") || !strings.Contains(out, "\na\n") {

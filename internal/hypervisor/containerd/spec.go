@@ -16,6 +16,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/oci"
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/tenon-cloud/tenon/internal/device"
 	"github.com/tenon-cloud/tenon/internal/hypervisor"
 	"github.com/tenon-cloud/tenon/internal/image"
 	"github.com/tenon-cloud/tenon/internal/network"
@@ -72,7 +73,7 @@ func (d *Driver) createContainer(ctx context.Context, spec hypervisor.Spec, img 
 		oci.WithDevShmSize(max(spec.MemoryMiB/2, leastShmMiB) << 10),
 		oci.WithRlimit(d.openFiles()),
 		func(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
-			return d.withDevices(s, spec.ID, spec.CDIDevices, ids.Base)
+			return d.withDevices(s, spec.ID, device.CDINames(spec.Grants), ids.Base)
 		},
 		withHomes(homes),
 		seccomp.WithDefaultProfile(), // last: it follows the capabilities

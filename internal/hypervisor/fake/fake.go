@@ -19,6 +19,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tenon-cloud/tenon/internal/device"
 	"github.com/tenon-cloud/tenon/internal/hypervisor"
 )
 
@@ -141,7 +142,7 @@ func (e *Engine) Start(ctx context.Context, spec hypervisor.Spec) (hypervisor.Gu
 	}
 	for id, g := range e.guests {
 		for _, theirs := range g.cdi {
-			for _, ours := range spec.CDIDevices {
+			for _, ours := range device.CDINames(spec.Grants) {
 				if g.State == hypervisor.Running && ours == theirs {
 					e.faults = append(e.faults, fmt.Sprintf("%s and %s hold %s", id, spec.ID, ours))
 				}
@@ -154,7 +155,7 @@ func (e *Engine) Start(ctx context.Context, spec hypervisor.Spec) (hypervisor.Gu
 			StartedAt: time.Now(), Devices: spec.Devices,
 		},
 		name: spec.Name, kind: spec.Kind, vcpu: spec.VCPU, memory: spec.MemoryMiB, plan: end,
-		cdi: spec.CDIDevices, ended: make(chan struct{}), logged: make(chan struct{}),
+		cdi: device.CDINames(spec.Grants), ended: make(chan struct{}), logged: make(chan struct{}),
 	}
 	g.log("simulated guest " + spec.Name + " started")
 	e.guests[spec.ID] = g

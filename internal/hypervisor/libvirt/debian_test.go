@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/tenon-cloud/tenon/internal/device"
 	"github.com/tenon-cloud/tenon/internal/hypervisor"
 	"github.com/tenon-cloud/tenon/internal/imagebuild"
 	"github.com/tenon-cloud/tenon/internal/nodewire"
@@ -63,6 +64,7 @@ func TestDebianBoots(t *testing.T) {
 	}
 	for _, gpu := range []string{"GPU-a", "GPU-b"} {
 		spec.Devices = append(spec.Devices, nodewire.Device{GPUUUID: gpu, Mode: "whole", Profile: "whole", SlotEnd: 8})
+		spec.Grants = append(spec.Grants, device.Grant{Emulated: true})
 	}
 	began := time.Now()
 	g := c.start(t, spec)
@@ -128,7 +130,7 @@ func (c *cloudUnderTest) startsElsewhere(t *testing.T, spec hypervisor.Spec, fir
 	if other, err := c.net.AttachVM(t.Context(), "inst_other", t.TempDir()); err != nil || other.Address != first {
 		t.Fatalf("another was to get %s, and has %s (%v)", first, other.Address, err)
 	}
-	spec.Epoch, spec.Devices = 2, nil
+	spec.Epoch, spec.Devices, spec.Grants = 2, nil, nil
 	began := time.Now()
 	g := c.start(t, spec)
 	if g.Address == first {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"libvirt.org/go/libvirtxml"
 
+	"github.com/tenon-cloud/tenon/internal/device"
 	"github.com/tenon-cloud/tenon/internal/hypervisor"
 	"github.com/tenon-cloud/tenon/internal/network"
 	"github.com/tenon-cloud/tenon/internal/nodewire"
@@ -45,6 +46,16 @@ func cards(devices []nodewire.Device) int {
 		seen[dev.GPUUUID] = true
 	}
 	return len(seen)
+}
+
+// emulated is how many of them are simulated cards, which QEMU emulates.
+func emulated(grants []device.Grant) (n int) {
+	for _, g := range grants {
+		if g.Emulated {
+			n++
+		}
+	}
+	return n
 }
 
 // domain describes the machine: what is not in it, QEMU does not get.
@@ -120,7 +131,7 @@ func (d *Driver) domain(spec hypervisor.Spec, at network.Attachment, v virt) (st
 		// Else translated code may take a quarter of the machine's memory again.
 		dom.Features.TCG = &libvirtxml.DomainFeatureTCG{TBCache: &libvirtxml.DomainFeatureTCGTBCache{Unit: "MiB", Size: 256}}
 	}
-	if n := cards(spec.Devices); n > 0 {
+	if n := emulated(spec.Grants); n > 0 {
 		args := &libvirtxml.DomainQEMUCommandline{}
 		for i := range n {
 			args.Args = append(args.Args, libvirtxml.DomainQEMUCommandlineArg{Value: "-device"},

@@ -4,16 +4,12 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log"
 	"log/slog"
-	"math/rand/v2"
 	"net"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,12 +18,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/registry"
 	"golang.org/x/crypto/ssh"
 
 	"github.com/tenon-cloud/tenon/internal/hypervisor"
+	"github.com/tenon-cloud/tenon/internal/hypervisor/hvtest"
 	"github.com/tenon-cloud/tenon/internal/imagebuild"
-	"github.com/tenon-cloud/tenon/internal/network"
 	"github.com/tenon-cloud/tenon/internal/nodewire"
 )
 
@@ -56,26 +51,14 @@ type cloudUnderTest struct {
 
 func needsLibvirt(t *testing.T) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("not root: virtual machines can't be made")
-	}
-	for _, program := range []string{"libvirtd", "virtlogd", "qemu-system-x86_64", "qemu-img", "genisoimage", "nft", "dnsmasq"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("%s is not installed", program)
-		}
-	}
+	hvtest.Needs(t, "virtual machines", "libvirtd", "virtlogd", "qemu-system-x86_64", "qemu-img", "genisoimage", "nft", "dnsmasq")
 }
 
 func newCloud(t *testing.T) *cloudUnderTest {
 	t.Helper()
 	needsLibvirt(t)
-	id := hex.EncodeToString([]byte{byte(rand.Uint32()), byte(rand.Uint32()), byte(rand.Uint32()), byte(rand.Uint32())})
-	c := &cloudUnderTest{id: id, state: filepath.Join("/var/tmp", "tenon-test-"+id), run: filepath.Join("/run", "tenon-test-"+id), daemons: map[string]*exec.Cmd{}}
-	for _, dir := range []string{c.state, c.run} {
-		if err := os.MkdirAll(dir, 0o711); err != nil {
-			t.Fatal(err)
-		}
-	}
+	id, state, run := hvtest.Node(t, 0o711)
+	c := &cloudUnderTest{id: id, state: state, run: run, daemons: map[string]*exec.Cmd{}}
 	t.Cleanup(func() {
 		if c.Driver != nil {
 			c.Close()
@@ -83,7 +66,7 @@ func newCloud(t *testing.T) *cloudUnderTest {
 		if err := Purge(context.Background(), c.config(t)); err != nil {
 			t.Errorf("purge: %v", err)
 		}
-		if err := c.network(t).Down(context.Background()); err != nil {
+		if err := hvtest.Network(t, id, state, run).Down(context.Background()); err != nil {
 			t.Errorf("take the network down: %v", err)
 		}
 		if left := Processes(id); len(left) > 0 {
@@ -107,18 +90,9 @@ func newCloud(t *testing.T) *cloudUnderTest {
 	return c
 }
 
-func (c *cloudUnderTest) network(t *testing.T) *network.Network {
-	t.Helper()
-	n, err := network.New(network.Config{CloudID: c.id, StateDir: filepath.Join(c.state, "network"), RunDir: filepath.Join(c.run, "network")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
 func (c *cloudUnderTest) config(t *testing.T) Config {
 	t.Helper()
-	return Config{CloudID: c.id, StateDir: c.state, RunDir: c.run, Network: c.network(t), Logger: slog.New(slog.DiscardHandler)}
+	return Config{CloudID: c.id, StateDir: c.state, RunDir: c.run, Network: hvtest.Network(t, c.id, c.state, c.run), Logger: slog.New(slog.DiscardHandler)}
 }
 
 // open is what a started agent does.
@@ -131,7 +105,7 @@ func (c *cloudUnderTest) open(t *testing.T) {
 	if c.Driver, err = New(c.config(t)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 20*time.Second, "libvirt answers", func() error {
+	hvtest.Eventually(t, 20*time.Second, "libvirt answers", func() error {
 		_, err := c.Check(t.Context())
 		return err
 	})
@@ -158,7 +132,7 @@ func (c *cloudUnderTest) startDaemon(t *testing.T, name string) {
 	c.daemons[name] = cmd
 	go func() { _ = cmd.Wait() }()
 	socket := map[string]string{"libvirtd": SocketPath(c.run), "virtlogd": LogSocketPath(c.run)}[name]
-	eventually(t, 20*time.Second, name+" listens", func() error {
+	hvtest.Eventually(t, 20*time.Second, name+" listens", func() error {
 		conn, err := net.Dial("unix", socket)
 		if err == nil {
 			conn.Close()
@@ -177,32 +151,11 @@ func (c *cloudUnderTest) killDaemon(t *testing.T, name string) {
 	<-gone
 }
 
-func eventually(t *testing.T, limit time.Duration, what string, try func() error) {
-	t.Helper()
-	deadline := time.Now().Add(limit)
-	for {
-		err := try()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %s: %v", what, limit, err)
-		}
-		select {
-		case <-t.Context().Done():
-			t.Fatal(t.Context().Err())
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
-}
-
 // pushDisk offers a file as a VM image at a registry of the test's own.
 func (c *cloudUnderTest) pushDisk(t *testing.T, path string) nodewire.Image {
 	t.Helper()
 	if c.registry == "" {
-		server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
-		t.Cleanup(server.Close)
-		c.registry = strings.TrimPrefix(server.URL, "http://")
+		c.registry = hvtest.Registry(t)
 	}
 	ref := c.registry + "/test/disk:latest"
 	digest, err := imagebuild.PushDisk(t.Context(), path, nil, imagebuild.Options{Target: ref, Insecure: true})
@@ -259,7 +212,7 @@ func key(t *testing.T) (ssh.Signer, string) {
 func (c *cloudUnderTest) login(t *testing.T, id string, signer ssh.Signer, limit time.Duration) *ssh.Client {
 	t.Helper()
 	var client *ssh.Client
-	eventually(t, limit, "SSH into "+id, func() error {
+	hvtest.Eventually(t, limit, "SSH into "+id, func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		conn, err := c.Dial(ctx, id, 22)
@@ -302,7 +255,7 @@ func shell(t *testing.T, client *ssh.Client, command string) string {
 func (c *cloudUnderTest) waitState(t *testing.T, id string, want hypervisor.State, limit time.Duration) hypervisor.Guest {
 	t.Helper()
 	var g hypervisor.Guest
-	eventually(t, limit, fmt.Sprintf("%s is %s", id, want), func() error {
+	hvtest.Eventually(t, limit, fmt.Sprintf("%s is %s", id, want), func() error {
 		list, err := c.List(t.Context())
 		if err != nil {
 			return err

@@ -15,6 +15,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/tenon-cloud/tenon/internal/device"
 	"github.com/tenon-cloud/tenon/internal/hypervisor"
 	"github.com/tenon-cloud/tenon/internal/nodewire"
 )
@@ -133,6 +134,7 @@ func TestLifeOfAMachine(t *testing.T) {
 	img := c.pushDisk(t, tinyDisk(t))
 	spec := c.tiny(t, "inst_a", img)
 	spec.Devices = []nodewire.Device{{GPUUUID: "GPU-a", Mode: "whole", Profile: "whole", SlotEnd: 8}, {GPUUUID: "GPU-b", Mode: "whole", Profile: "whole", SlotEnd: 8}}
+	spec.Grants = []device.Grant{{Emulated: true}, {Emulated: true}}
 	g := c.start(t, spec)
 	if again := c.start(t, spec); again.PID != g.PID {
 		t.Errorf("a second start made another process: %d, then %d", g.PID, again.PID)

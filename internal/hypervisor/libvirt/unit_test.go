@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tenon-cloud/tenon/internal/device"
 	"github.com/tenon-cloud/tenon/internal/hypervisor"
 	"github.com/tenon-cloud/tenon/internal/network"
 	"github.com/tenon-cloud/tenon/internal/nodewire"
@@ -86,7 +87,7 @@ func TestGuestsHavePlainCardsOfTheirOwn(t *testing.T) {
 		Devices: []nodewire.Device{
 			{GPUUUID: "GPU-a", Mode: "whole", Profile: "whole", SlotEnd: 8}, {GPUUUID: "GPU-b", Mode: "whole", Profile: "whole", SlotEnd: 8},
 		},
-	}}
+	}, Grants: []device.Grant{{Emulated: true}, {Emulated: true}}}
 	text, err := d.domain(spec, network.Attachment{ID: "inst_01", Address: "10.64.0.9", MAC: "02:76:00:00:00:01", Port: "tv0123456789ab"}, virt{mode: virtTCG})
 	if err != nil {
 		t.Fatal(err)
