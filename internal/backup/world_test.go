@@ -27,6 +27,7 @@ import (
 	"github.com/tenon-cloud/tenon/internal/postgres"
 	"github.com/tenon-cloud/tenon/internal/scheduler"
 	"github.com/tenon-cloud/tenon/internal/tunnel"
+	"github.com/tenon-cloud/tenon/internal/volume"
 )
 
 // world is a cloud whose control plane can be taken down and put back, with nodes
@@ -46,6 +47,7 @@ type world struct {
 type node struct {
 	id     cloud.NodeID
 	guests *fake.Engine
+	data   *volume.Memory
 }
 
 // control is one life of the control plane.
@@ -156,7 +158,7 @@ func (w *world) join(name string) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &node{guests: fake.New(fake.Options{})}
+	n := &node{guests: fake.New(fake.Options{}), data: volume.NewMemory()}
 	if err := n.id.UnmarshalText([]byte(id.NodeID)); err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +167,7 @@ func (w *world) join(name string) *node {
 		t.Fatal(err)
 	}
 	a, err := agent.New(agent.Config{NodeID: id.NodeID, CloudID: id.CloudID, Version: "test", Drivers: []hypervisor.Driver{n.guests}, Board: board, Door: door,
-		Store: agent.FileStore(filepath.Join(dir, "ledger.json")), Host: host, Log: w.log,
+		Store: agent.FileStore(filepath.Join(dir, "ledger.json")), Volumes: n.data, Host: host, Log: w.log,
 		Timing: agent.Timing{Report: 300 * time.Millisecond, Resync: time.Second, GiveUp: 5 * time.Second}})
 	if err != nil {
 		t.Fatal(err)
@@ -213,10 +215,15 @@ func (w *world) until(what string, id cloud.InstanceID, state cloud.InstanceStat
 // run makes an instance and waits until it runs.
 func (w *world) run(name string) cloud.InstanceID {
 	w.t.Helper()
-	i, err := w.app.InstanceCreate(context.Background(), w.call, "default", app.InstanceInput{Name: name, Image: "test", Flavor: "cpu-small"})
+	return w.runAs(app.InstanceInput{Name: name, Image: "test", Flavor: "cpu-small"})
+}
+
+func (w *world) runAs(in app.InstanceInput) cloud.InstanceID {
+	w.t.Helper()
+	i, err := w.app.InstanceCreate(context.Background(), w.call, "default", in)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.until(name, i.ID, cloud.StateRunning)
+	w.until(in.Name, i.ID, cloud.StateRunning)
 	return i.ID
 }
