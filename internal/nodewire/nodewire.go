@@ -76,6 +76,8 @@ type Assignment struct {
 	// Remove names what the node runs or keeps, nobody assigned, and an operator
 	// let go: ids of instances and volumes.
 	Remove []string `json:"remove,omitempty"`
+	// Cards are what cards are to be; one that is not named stays as it is.
+	Cards []Card `json:"cards,omitempty"`
 }
 
 // Volume is data that outlives a run, at its node.
@@ -210,8 +212,10 @@ type Report struct {
 	Drivers   map[string]string `json:"drivers"` // driver → version or why it is unusable
 	Kinds     []string          `json:"kinds"`   // of instances that usable drivers can run
 	Volumes   []VolumeReport    `json:"volumes,omitempty"`
-	Labels    map[string]string `json:"labels,omitempty"` // rack, zone
-	Watchdog  bool              `json:"watchdog"`         // a process apart ends guests when contact is lost, even if the agent can't
+	Excluded  []Excluded        `json:"excluded,omitempty"`
+	Incidents []Incident        `json:"incidents,omitempty"` // of late; each is repeated until it is old
+	Labels    map[string]string `json:"labels,omitempty"`    // rack, zone
+	Watchdog  bool              `json:"watchdog"`            // a process apart ends guests when contact is lost, even if the agent can't
 }
 
 // InstanceReport is what became of one instance. Its durations are monotonic;
@@ -250,32 +254,6 @@ type VolumeReport struct {
 	State   string `json:"state"` // present, gone, failed
 	UsedMiB int64  `json:"used_mib"`
 	Message string `json:"message,omitempty"`
-}
-
-// GPU is a card as the node sees it.
-type GPU struct {
-	UUID       string   `json:"uuid"`
-	PCIAddress string   `json:"pci_address"`
-	Index      int      `json:"index"`
-	Model      string   `json:"model"`    // key of gpu.Models
-	Geometry   string   `json:"geometry"` // key of gpu.Geometries
-	Mode       string   `json:"mode"`
-	State      string   `json:"state"` // ready, cleaning, quarantined, unhealthy, missing, unknown
-	Reason     string   `json:"reason,omitempty"`
-	MemoryMiB  int64    `json:"memory_mib"`
-	NUMANode   int      `json:"numa_node"`
-	NVLink     []string `json:"nvlink,omitempty"`
-	Simulated  bool     `json:"simulated"`
-	Slices     []Slice  `json:"slices,omitempty"` // MIG instances that exist, ours and foreign
-}
-
-// Slice is a MIG instance that exists on a card.
-type Slice struct {
-	UUID      string `json:"uuid"`
-	Profile   string `json:"profile"`
-	SlotStart int    `json:"slot_start"`
-	SlotEnd   int    `json:"slot_end"`
-	Owner     string `json:"owner,omitempty"` // instance id; empty: foreign
 }
 
 // Orphan is something that the node runs and nobody assigned: shown, an alarm,
