@@ -93,7 +93,9 @@ func TestRestoreOfHeldPlacesAndData(t *testing.T) {
 	stop("erased", erased, cloud.StopReleases)
 	book := w.runAs(app.InstanceInput{Name: "book", Image: "book", Flavor: "cpu-small"})
 	home, ran := w.volume(book), started(book)
-	pgtest.Eventually(t, "all data is there", func() bool { return w.number(`SELECT count(*) FROM volume WHERE state = 'present' AND charged_mib > 0`) == 4 })
+	pgtest.Eventually(t, "all data is there", func() bool {
+		return w.number(`SELECT count(*) FROM volume WHERE state = 'present' AND charged_mib > 0`) == 4
+	})
 	if !w.get(held).Held || gpuUsed() != 1000 {
 		t.Fatalf("before the backup: held %v, %d of a GPU used", w.get(held).Held, gpuUsed())
 	}

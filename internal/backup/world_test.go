@@ -6,17 +6,20 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/tenon-cloud/tenon/api"
 	"github.com/tenon-cloud/tenon/internal/agent"
 	"github.com/tenon-cloud/tenon/internal/app"
 	"github.com/tenon-cloud/tenon/internal/authn"
 	"github.com/tenon-cloud/tenon/internal/cloud"
 	"github.com/tenon-cloud/tenon/internal/device/sim"
+	"github.com/tenon-cloud/tenon/internal/httpapi"
 	"github.com/tenon-cloud/tenon/internal/hypervisor"
 	"github.com/tenon-cloud/tenon/internal/hypervisor/fake"
 	"github.com/tenon-cloud/tenon/internal/lifecycle"
@@ -55,6 +58,7 @@ type control struct {
 	db   *postgres.DB
 	app  *app.App
 	call app.Call
+	api  *api.Client // over HTTP, as the same operator
 	keys *authn.Keys
 	stop func()
 }
@@ -115,6 +119,12 @@ func (w *world) up(ln net.Listener) {
 	if c.call.Actor, err = c.app.Authenticate(ctx, token, ""); err != nil {
 		t.Fatal(err)
 	}
+	handler, err := httpapi.New(httpapi.Config{App: c.app, Log: w.log, Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	front := httptest.NewServer(handler)
+	c.api = api.NewClient(front.URL, token)
 	if ln == nil {
 		pgtest.Eventually(t, "the door's port is free", func() bool { ln, err = net.Listen("tcp", w.door); return err == nil })
 	}
@@ -133,7 +143,7 @@ func (w *world) up(ln net.Listener) {
 	for _, run := range []func(context.Context) error{leader.Run, s.Run, l.Run, m.Run} {
 		running.Go(func() { _ = run(ctx) })
 	}
-	c.stop = sync.OnceFunc(func() { cancel(); running.Wait(); c.db.Close() })
+	c.stop = sync.OnceFunc(func() { front.Close(); cancel(); running.Wait(); c.db.Close() })
 	t.Cleanup(c.stop)
 }
 
