@@ -34,8 +34,12 @@ func (l *Lifecycle) Alarms(ctx context.Context) error {
 			want = append(want, nodeAlarms(n)...)
 		}
 		for _, v := range volumes {
+			why := or(v.Message, "its node has not got it")
+			if v.Node != "" {
+				why += " (node " + v.Node + "); it is found again once the node has it"
+			}
 			want = append(want, cloud.Alarm{Key: fmt.Sprintf("volume:%s:lost", v.ID), Severity: "critical", Subject: v.ID.String(),
-				Message: fmt.Sprintf("the %s volume of instance %s (%s) is lost: %s", v.Role, v.InstanceName, v.OrgName, or(v.Message, "its node has not got it"))})
+				Message: fmt.Sprintf("the %s volume of instance %s (%s) is lost: %s", v.Role, v.InstanceName, v.OrgName, why)})
 		}
 		if err := postgres.AlarmsSettle(ctx, tx, want); err != nil {
 			return err

@@ -53,7 +53,7 @@ func settleVolume(v postgres.VolumeStanding, now time.Time) settled {
 		become(volumeLost, fmt.Sprintf("node %s, on which it lies, has not been heard of", v.NodeName))
 	case v.State == volumePresent && (v.Said == nodewire.VolumeGone || v.Said == nodewire.VolumeFailed):
 		// Nobody asked for that. It is not deleted: somebody may bring it back.
-		become(volumeLost, fmt.Sprintf("node %s, on which it lay, no longer has it", v.NodeName))
+		become(volumeLost, "its node no longer has it")
 	case v.State == volumeLost && !v.NodeLost && v.Said == nodewire.VolumePresent && v.NodeSeenAt != nil && !said.Before(v.NodeSeenAt.Add(-backWithin)):
 		become(volumePresent, "")
 	}

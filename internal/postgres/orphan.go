@@ -53,13 +53,14 @@ type LostVolume struct {
 	Role         cloud.VolumeRole
 	InstanceName string
 	OrgName      string
+	Node         string // empty: it was given up
 	Message      string
 }
 
 // VolumesLost lists them. What lies on a node that is merely lost may come back.
 func VolumesLost(ctx context.Context, q Querier) ([]LostVolume, error) {
 	rows, err := q.Query(ctx, `
-		SELECT v.id, v.role, i.name, o.name, v.message FROM volume v JOIN instance i ON i.id = v.instance_id JOIN organisation o ON o.id = v.org_id JOIN node n ON n.id = v.node_id
+		SELECT v.id, v.role, i.name, o.name, CASE WHEN n.forgotten_at IS NULL THEN n.name ELSE '' END, v.message FROM volume v JOIN instance i ON i.id = v.instance_id JOIN organisation o ON o.id = v.org_id JOIN node n ON n.id = v.node_id
 		WHERE v.state = 'lost' AND i.state <> 'deleted' AND (n.forgotten_at IS NOT NULL OR v.said IN ('gone', 'failed')) ORDER BY v.id LIMIT 1000`)
 	if err != nil {
 		return nil, fmt.Errorf("list lost volumes: %w", err)
