@@ -2,7 +2,6 @@ package lifecycle
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -50,7 +49,7 @@ func settleVolume(v postgres.VolumeStanding, now time.Time) settled {
 		become(volumeDeleted, "")
 		s.DeletedAt = &said
 	case v.State == volumePresent && v.NodeLost:
-		become(volumeLost, fmt.Sprintf("node %s, on which it lies, has not been heard of", v.NodeName))
+		become(volumeLost, "the node that it lies on has not been heard of")
 	case v.State == volumePresent && (v.Said == nodewire.VolumeGone || v.Said == nodewire.VolumeFailed):
 		// Nobody asked for that. It is not deleted: somebody may bring it back.
 		become(volumeLost, "its node no longer has it")
