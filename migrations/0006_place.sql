@@ -113,6 +113,9 @@ BEGIN
     IF OLD.state IN ('present', 'lost') AND NEW.node_id IS DISTINCT FROM OLD.node_id THEN
         RAISE EXCEPTION 'volume % can not move', OLD.id USING ERRCODE = 'check_violation', CONSTRAINT = 'volume_moves';
     END IF;
+    IF NEW.state = 'deleting' AND OLD.state <> 'deleting' THEN
+        NEW.said := ''; -- what its node says from now on answers the deletion
+    END IF;
     IF OLD.state = 'deleted' THEN
         RAISE EXCEPTION 'volume % is deleted', OLD.id USING ERRCODE = 'check_violation', CONSTRAINT = 'volume_deleted';
     END IF;

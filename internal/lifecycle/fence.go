@@ -34,7 +34,7 @@ func (l *Lifecycle) fence(ctx context.Context) error {
 		due := silent[:0:0]
 		for _, n := range silent {
 			if !l.cfg.ByDatabaseClock {
-				n.Silent = min(n.Silent, own[n.ID])
+				n.Silent = own[n.ID]
 			}
 			if fenceDue(n, listened, l.cfg.FenceAfter) {
 				due = append(due, n)

@@ -45,8 +45,11 @@ func settleVolume(v postgres.VolumeStanding, now time.Time) settled {
 	switch {
 	case v.State == volumePending && v.Said == nodewire.VolumePresent:
 		become(volumePresent, "")
-	case v.State == volumeDeleting && v.Said == nodewire.VolumeGone && (v.EndingAt == nil || !said.Before(*v.EndingAt)):
+	case v.State == volumeDeleting && v.Said == nodewire.VolumeGone:
 		become(volumeDeleted, "")
+		if v.EndingAt != nil {
+			said = latest(said, *v.EndingAt) // the clock may have been set back since
+		}
 		s.DeletedAt = &said
 	case v.State == volumePresent && v.NodeLost:
 		become(volumeLost, "the node that it lies on has not been heard of")

@@ -153,3 +153,38 @@ func TestAVolumeThatVanishesIsAnAlarm(t *testing.T) {
 		w.Check(t)
 	}
 }
+
+// A clock that is set back after a deletion was asked for doesn't keep it waiting,
+// and what its node said before that answers nothing.
+func TestADeletionWaitsForNoClock(t *testing.T) {
+	t.Parallel()
+	w, l, m, id := runningVM(t, cloud.StopReleases)
+	if err := w.Want(t.Context(), id, cloud.DesiredStopped); err != nil {
+		t.Fatal(err)
+	}
+	l.Until(t, "it stops", func() bool { return w.State(t, id) == cloud.StateStopped }, m)
+	w.Exec(t, `UPDATE volume SET said = 'gone', said_at = clock_timestamp() + interval '1 hour'`)
+	if err := w.Want(t.Context(), id, cloud.DesiredDeleted); err != nil {
+		t.Fatal(err)
+	}
+	l.Turn(t)
+	if got := volumeState(t, w); got != "deleting" {
+		t.Fatalf("by what was said before, it is %s", got)
+	}
+	w.Exec(t, `UPDATE volume SET ending_at = clock_timestamp() + interval '1 hour'`)
+	l.Until(t, "it is deleted", func() bool { return volumeState(t, w) == "deleted" }, m)
+	w.Check(t)
+}
+
+// A node that seems to have spoken in an hour from now is silent all the same.
+func TestAClockSetBackHidesNoSilence(t *testing.T) {
+	t.Parallel()
+	w, l, _, _ := runningVM(t, cloud.StopReleases)
+	w.Exec(t, `UPDATE node SET last_seen_at = clock_timestamp() + interval '1 hour'`)
+	if err := l.Lifecycle.Liveness(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if ahead := looptest.One[int](t, w, `SELECT count(*) FROM node WHERE last_seen_at > clock_timestamp()`); ahead != 0 {
+		t.Errorf("%d nodes have spoken in the future", ahead)
+	}
+}

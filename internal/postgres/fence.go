@@ -195,7 +195,6 @@ func NodesBack(ctx context.Context, q Querier) ([]BackNode, error) {
 		SELECT id, name, (leftovers->>'at')::timestamptz, (leftovers->>'generation')::bigint >= generation, leftovers->'instances' FROM node
 		WHERE fenced_at IS NOT NULL AND forgotten_at IS NULL AND leftovers ? 'at'
 			AND (leftovers->>'era')::text = COALESCE((SELECT era::text FROM cloud_state), '')
-			AND (leftovers->>'at')::timestamptz > fenced_at
 		ORDER BY id`)
 	if err != nil {
 		return nil, fmt.Errorf("list fenced nodes that are back: %w", err)

@@ -184,7 +184,7 @@ func (l *Leadership) step(ctx context.Context) error {
 // oust ends what a holder whose lease is over still keeps locked.
 func (l *Leadership) oust(ctx context.Context) error {
 	var holder string
-	err := l.db.system.QueryRow(ctx, `SELECT holder FROM leader WHERE name = $1 AND expires_at <= clock_timestamp()`, l.name).Scan(&holder)
+	err := l.db.system.QueryRow(ctx, `SELECT holder FROM leader WHERE name = $1 AND `+leaseOver, l.name, leaseFor.Milliseconds()).Scan(&holder)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return nil
@@ -248,6 +248,11 @@ func leaderRenew(ctx context.Context, q Querier, term Term) (int64, error) {
 	return term.Number, nil
 }
 
+// leaseOver is a lease that nobody has renewed, $2 being its milliseconds. One
+// that lasts longer than any was given is from before the clock was set back;
+// its holder, if it lives, renews it in a moment.
+const leaseOver = `(expires_at <= clock_timestamp() OR expires_at > clock_timestamp() + 2 * $2::bigint * interval '1 millisecond')`
+
 // leaderTake begins a term if nobody's is valid; 0 means that somebody's is.
 func leaderTake(ctx context.Context, q Querier, name, holder string) (int64, error) {
 	if _, err := q.Exec(ctx, `INSERT INTO leader (name, holder, term, expires_at) VALUES ($1, '', 0, 'epoch') ON CONFLICT DO NOTHING`, name); err != nil {
@@ -256,11 +261,11 @@ func leaderTake(ctx context.Context, q Querier, name, holder string) (int64, err
 	var number int64
 	err := q.QueryRow(ctx, `
 		WITH free AS (
-			SELECT name FROM leader WHERE name = $1 AND expires_at <= clock_timestamp() FOR UPDATE
+			SELECT name FROM leader WHERE name = $1 AND `+leaseOver+` FOR UPDATE
 		)
-		UPDATE leader l SET holder = $2, term = term + 1, expires_at = clock_timestamp() + $3::bigint * interval '1 millisecond'
+		UPDATE leader l SET holder = $3, term = term + 1, expires_at = clock_timestamp() + $2::bigint * interval '1 millisecond'
 		FROM free WHERE l.name = free.name
-		RETURNING term`, name, holder, leaseFor.Milliseconds()).Scan(&number)
+		RETURNING term`, name, leaseFor.Milliseconds(), holder).Scan(&number)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, nil
 	}

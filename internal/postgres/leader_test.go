@@ -68,14 +68,26 @@ func TestOneLeaderAndHandOverOnShutdown(t *testing.T) {
 	}
 }
 
+// Its lease ends by itself, or lasts longer than any was given: the clock was set
+// back after it.
 func TestALostLeaderIsReplaced(t *testing.T) {
 	t.Parallel()
+	for name, lease := range map[string]string{"lost": "1.5 s", "lost before the clock was set back": "10 min"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			replaced(t, lease)
+		})
+	}
+}
+
+func replaced(t *testing.T, lease string) {
+	t.Helper()
 	d := pgtest.New(t)
 	other := another(t, d)
 	ready(t, d.DB, other)
 	// A leader that took the row and was never heard of again.
 	var lost postgres.Term
-	err := d.Owner.QueryRow(t.Context(), `INSERT INTO leader VALUES ('loops', 'dead', 7, now() + interval '1.5 s') RETURNING name, holder, term`).
+	err := d.Owner.QueryRow(t.Context(), `INSERT INTO leader VALUES ('loops', 'dead', 7, now() + $1::interval) RETURNING name, holder, term`, lease).
 		Scan(&lost.Name, &lost.Holder, &lost.Number)
 	if err != nil {
 		t.Fatal(err)

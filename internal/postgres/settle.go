@@ -71,6 +71,13 @@ type NodeMove struct {
 // most; only a sign of life makes a node ready, and a fenced one has to prove
 // first that nothing is left.
 func NodesJudge(ctx context.Context, q Querier, late, lost, listened time.Duration) ([]NodeMove, error) {
+	// After the clock was set back, a node would seem to have spoken until it has
+	// caught up.
+	if _, err := q.Exec(ctx, `
+		WITH ahead AS MATERIALIZED (SELECT id FROM node WHERE last_seen_at > now() + $1::interval ORDER BY id FOR NO KEY UPDATE)
+		UPDATE node n SET last_seen_at = now() FROM ahead WHERE n.id = ahead.id`, late); err != nil {
+		return nil, fmt.Errorf("judge nodes: %w", err)
+	}
 	rows, err := q.Query(ctx, `
 		WITH judged AS (
 			SELECT id, state AS was, last_seen_at AS seen, CASE

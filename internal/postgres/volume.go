@@ -132,7 +132,7 @@ func VolumesReported(ctx context.Context, q Querier, node cloud.NodeID, list []V
 		WITH said AS (
 			SELECT DISTINCT ON (id) * FROM json_to_recordset($2::json) AS r (id uuid, state text, used_mib bigint, message text) ORDER BY id
 		), locked AS MATERIALIZED (
-			SELECT v.id, s.state, s.used_mib, s.message, v.said IS DISTINCT FROM s.state OR v.state = 'lost' AND s.state = 'present' OR v.said_at < v.ending_at AS news
+			SELECT v.id, s.state, s.used_mib, s.message, v.said IS DISTINCT FROM s.state OR v.state = 'lost' AND s.state = 'present' AS news
 			FROM volume v JOIN said s ON s.id = v.id WHERE v.node_id = $1 AND v.state <> 'deleted' ORDER BY v.id FOR NO KEY UPDATE OF v
 		), kept AS (
 			UPDATE volume v SET said = l.state, said_at = CASE WHEN l.news THEN now() ELSE v.said_at END,
