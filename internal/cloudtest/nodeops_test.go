@@ -82,6 +82,23 @@ func TestANodeFromDrainToForgotten(t *testing.T) {
 		n, err := o.Admin.NodeGet(ctx, here.name)
 		return err == nil && n.State == "late"
 	})
+	unknown := func(why string) {
+		t.Helper()
+		list, err := o.Admin.GPUList(ctx, api.GPUListOptions{Node: here.name, State: "unknown"})
+		if err != nil || len(list.Items) != before.Total/2 {
+			t.Errorf("%d cards are unknown, %v", len(list.Items), err)
+		}
+		n, err := o.Admin.NodeGet(ctx, here.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range append(n.GPUs, list.Items...) {
+			if g.Node != here.name || g.State != "unknown" || !strings.Contains(g.Reason, why) || len(g.Free) != 0 {
+				t.Errorf("a card of %s is %s (%s), want one of %s that is unknown: %s", g.Node, g.State, g.Reason, here.name, why)
+			}
+		}
+	}
+	unknown("not been heard of since 20")
 	if p := problemOf(t, o.Admin.NodeForget(ctx, here.name)); p.Status != 409 {
 		t.Errorf("a late node was forgotten: %+v", p)
 	}
@@ -92,6 +109,7 @@ func TestANodeFromDrainToForgotten(t *testing.T) {
 	if err != nil || n.FencedAt == nil || n.FencedBy != "operator" {
 		t.Fatalf("fenced: %v %+v", err, n)
 	}
+	unknown("fenced")
 	eventually(t, "what may restarts elsewhere", func() bool {
 		now, err := acme.InstanceGet(ctx, "default", moves.ID)
 		return err == nil && now.State == api.StateRunning && other.runs(moves.ID)
