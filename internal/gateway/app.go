@@ -47,7 +47,12 @@ func (g *Gateway) ServeApp(w http.ResponseWriter, r *http.Request) {
 		g.own(w, r, instance, port)
 		return
 	}
-	v, err := g.visit(r.Context(), passOf(r), instance, port)
+	var v app.Visit
+	var err error
+	patiently(r.Context(), patienceFor, func() bool {
+		v, err = g.visit(r.Context(), passOf(r), instance, port)
+		return err != nil && !over(err) && partOfPage(r)
+	})
 	switch {
 	case over(err):
 		g.nothingHere(w, r)

@@ -85,6 +85,7 @@ func (g *Gateway) notRunning(w http.ResponseWriter, r *http.Request, v app.Visit
 	i := v.Instance
 	text := sentence(i.Message)
 	waits := i.State == cloud.StateQueued || i.State == cloud.StateStarting
+	passes := i.State == cloud.StateStopping || i.State == cloud.StateDeleting
 	switch {
 	case waits:
 		text += "This page opens by itself once it runs."
@@ -93,7 +94,7 @@ func (g *Gateway) notRunning(w http.ResponseWriter, r *http.Request, v app.Visit
 	case i.State == cloud.StateStopped || i.State == cloud.StateFailed:
 		text += "Start it in the console, then load this page again."
 	}
-	page(w, r, http.StatusServiceUnavailable, pageText{Title: i.Name + " is " + string(i.State), Text: text, Link: g.consolePage(i), LinkText: "Show it in the console", Again: waits || i.State == cloud.StateStopping})
+	page(w, r, http.StatusServiceUnavailable, pageText{Title: i.Name + " is " + string(i.State), Text: text, Link: g.consolePage(i), LinkText: "Show it in the console", Again: waits || passes})
 }
 
 // sentence makes one of a message, with a blank after it.

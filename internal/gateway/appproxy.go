@@ -52,10 +52,10 @@ func visitOf(ctx context.Context) app.Visit {
 func (g *Gateway) newProxy() *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Rewrite: g.rewrite,
-		Transport: &http.Transport{
+		Transport: patient{limit: patienceFor, next: &http.Transport{
 			DialContext: g.dialApp, DisableCompression: true, MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute,
 			ExpectContinueTimeout: time.Second, MaxResponseHeaderBytes: 256 << 10,
-		},
+		}},
 		FlushInterval:  -1, // each piece at once
 		BufferPool:     &pieces{},
 		ModifyResponse: g.answered,
