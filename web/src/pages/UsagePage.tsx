@@ -157,9 +157,10 @@ export function UsagePage() {
               {simulated.size > 0 && (
                 <p className="mt-3 text-12 text-fg3">
                   <Tag>sim</Tag> {plural(simulated.size, 'instance')} of this project{' '}
-                  {simulated.size === 1 ? 'is' : 'are'} simulated, or {simulated.size === 1 ? 'has' : 'have'}{' '}
-                  simulated GPUs: their use is counted and priced like that of real ones. By instance shows
-                  which.
+                  {simulated.size === 1 ? 'is' : 'are'} simulated now, or{' '}
+                  {simulated.size === 1 ? 'holds' : 'hold'} simulated GPUs, and{' '}
+                  {simulated.size === 1 ? 'is' : 'are'} marked by instance. Simulated use is counted and
+                  priced like real use, also of those that are gone.
                 </p>
               )}
               {unpriced.length > 0 && (
