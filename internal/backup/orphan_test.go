@@ -31,7 +31,7 @@ func TestAnOrphanGoesWhenAnOperatorSaysSo(t *testing.T) {
 	must(t, err)
 	orphan := w.runAs(app.InstanceInput{Name: "orphan", Image: "test", Flavor: "h100-1x"}).String()
 
-	w.stop()
+	w.down()
 	archive, _, _, err := Open(file)
 	must(t, err)
 	defer archive.Close()

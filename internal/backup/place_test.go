@@ -114,7 +114,7 @@ func TestRestoreOfHeldPlacesAndData(t *testing.T) {
 		return !n.keeps(erasedDisk) && w.number(`SELECT count(*) FROM volume WHERE state = 'deleted'`) == 1
 	})
 
-	w.stop()
+	w.down()
 	archive, _, _, err := Open(file)
 	must(t, err)
 	defer archive.Close()
@@ -122,7 +122,7 @@ func TestRestoreOfHeldPlacesAndData(t *testing.T) {
 	must(t, err)
 	w.up(nil)
 	pgtest.Eventually(t, "the node holds the new era", func() bool {
-		return w.number(`SELECT count(*) FROM node WHERE ack_era::text = $1 AND ack_generation >= generation`, done.Era) == 1
+		return w.number(`SELECT count(*) FROM node WHERE ack_era::text = $1`, done.Era) == 1
 	})
 
 	// Held is held: one claim, its quota, its charge; and nothing of it runs.

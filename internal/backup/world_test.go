@@ -147,6 +147,16 @@ func (w *world) up(ln net.Listener) {
 	t.Cleanup(c.stop)
 }
 
+// down ends the control plane, and waits until the database has noticed.
+func (w *world) down() {
+	w.t.Helper()
+	w.stop()
+	pgtest.Eventually(w.t, "its sessions are over", func() bool {
+		there, err := postgres.RestoreLook(context.Background(), w.dsn)
+		return err == nil && there.Sessions == 0 && there.Leader == ""
+	})
+}
+
 // join adds a node that lives as long as the test, whatever the control plane
 // does.
 func (w *world) join(name string) *node {
@@ -178,7 +188,7 @@ func (w *world) join(name string) *node {
 	}
 	a, err := agent.New(agent.Config{NodeID: id.NodeID, CloudID: id.CloudID, Version: "test", Drivers: []hypervisor.Driver{n.guests}, Board: board, Door: door,
 		Store: agent.FileStore(filepath.Join(dir, "ledger.json")), Volumes: n.data, Host: host, Log: w.log,
-		Timing: agent.Timing{Report: 300 * time.Millisecond, Resync: time.Second, GiveUp: 5 * time.Second}})
+		Timing: agent.Timing{Report: 300 * time.Millisecond, Resync: time.Second, MaxBackoff: time.Second, GiveUp: 3 * time.Second}})
 	if err != nil {
 		t.Fatal(err)
 	}
