@@ -23,7 +23,7 @@ var floors = map[string]int{
 	"internal/httpapi": 4, "internal/nodeapi": 4, "internal/gateway": 4, "internal/replica": 4, "internal/cli": 4,
 	"internal/agent": node, "internal/hypervisor": node, "internal/device": node, "internal/image": node, "internal/network": node, "internal/volume": node,
 	"internal/devcloud": wiring, "internal/backup": wiring, "cmd": wiring,
-	"internal/cloudtest": aid, "internal/pgtest": aid, "internal/looptest": aid, "internal/hypervisor/hvtest": aid, "internal/proof": aid, "internal/wall": aid, "deploy": aid,
+	"internal/cloudtest": aid, "internal/pgtest": aid, "internal/looptest": aid, "internal/hypervisor/hvtest": aid, "internal/device/pci/recorded": aid, "internal/proof": aid, "internal/wall": aid, "deploy": aid,
 }
 
 // sideways are the imports between packages of one floor, each with its reason.
