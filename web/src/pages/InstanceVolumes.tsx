@@ -14,7 +14,7 @@ const states: Record<Volume['state'], { tone: Tone; word: string }> = {
   present: { tone: 'green', word: 'Kept' },
   deleting: { tone: 'blue', word: 'Being deleted' },
   deleted: { tone: 'grey', word: 'Deleted' },
-  lost: { tone: 'red', word: 'Lost with its node' },
+  lost: { tone: 'red', word: 'Lost' },
 }
 
 /** InstanceVolumes are its data that outlives a stop, how full it is and what it costs. */
