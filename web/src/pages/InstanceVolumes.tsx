@@ -55,7 +55,7 @@ function VolumeLine({ v, hourly, currency }: { v: Volume; hourly: number | undef
       <p className="mt-1 flex flex-wrap justify-between gap-x-4 text-12 text-fg3 tabular-nums">
         <span>
           {v.state === 'lost'
-            ? `${formatMiB(v.size_mib)}. Its data went with its node, and is not charged.`
+            ? `${formatMiB(v.size_mib)}, not charged`
             : v.used_mib === undefined
               ? `${formatMiB(v.size_mib)}, use not measured yet`
               : `${formatMiB(v.used_mib)} of ${formatMiB(v.size_mib)} used`}
