@@ -299,3 +299,19 @@ func TestOldLinesDontUndoARecovery(t *testing.T) {
 		t.Errorf("after a restart the card is %s again", state)
 	}
 }
+
+func TestOldLinesAreNotToldAnew(t *testing.T) {
+	t.Parallel()
+	h := host.NewHealth("boot-1", nil)
+	s := xid(31, 100*second)
+	s.Line = 7
+	h.Hear(s)
+	if len(h.Incidents(2*time.Hour)) != 0 {
+		t.Fatal("a program's fault is told for ever")
+	}
+	saved := h.Save(2 * time.Hour)
+	h = host.NewHealth("boot-1", &saved)
+	if h.Hear(s); len(h.Faults) != 0 {
+		t.Error("after a restart an old line is an incident again")
+	}
+}

@@ -40,6 +40,8 @@ const (
 	Destroy Call = "destroy"
 	SetMIG  Call = "set mode"
 	Reset   Call = "reset"
+	// Compute is the second half of Create.
+	Compute Call = "create compute instance"
 )
 
 // Crash is what a simulated death of the process panics with.
@@ -194,7 +196,9 @@ func (d *Driver) CreateInstance(_ context.Context, address string, profileID, st
 	if err != nil {
 		return err
 	}
-	d.point()
+	if pretend, err := d.begin(Compute, address); err != nil || pretend {
+		return err
+	}
 	c.compute(id, d.boot)
 	d.point()
 	return nil
