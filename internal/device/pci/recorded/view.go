@@ -122,7 +122,9 @@ func (m *Model) viewDevice(root *node, a pci.Address) {
 		override = "(null)"
 	}
 	dir.add("driver_override", 0o644, override+"\n", func(s string) error { return d.storeOverride(s) })
-	dir.add("remove", 0o200, "", func(s string) error { return m.storeRemove(a, s) })
+	if d.PF == nil { // the kernel lets one take a virtual function alone, and then miscounts
+		dir.add("remove", 0o200, "", func(s string) error { return m.storeRemove(a, s) })
+	}
 	if d.BootVGA != nil {
 		dir.file("boot_vga", flag(*d.BootVGA))
 	}
@@ -308,17 +310,14 @@ func (f *file) Stat() (fs.FileInfo, error) { return info{f.node}, nil }
 func (f *file) Close() error               { return nil }
 
 func (f *file) ReadDir(n int) ([]fs.DirEntry, error) {
-	if n <= 0 || n > len(f.entries) {
-		n = len(f.entries)
-		if n == 0 && len(f.entries) == 0 {
-			return nil, nil
+	out := f.entries
+	if n > 0 {
+		if len(out) == 0 {
+			return nil, io.EOF
 		}
+		out = out[:min(n, len(out))]
 	}
-	out := f.entries[:n]
-	f.entries = f.entries[n:]
-	if len(out) == 0 {
-		return nil, io.EOF
-	}
+	f.entries = f.entries[len(out):]
 	return out, nil
 }
 

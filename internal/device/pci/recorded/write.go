@@ -39,10 +39,11 @@ func (m *Model) write(name, data string) error {
 	if err := m.strike(false); err != nil {
 		return err
 	}
-	if err := n.store(data); err != nil {
+	err = n.store(data)
+	m.changed() // also a reset that failed leaves something
+	if err != nil {
 		return err
 	}
-	m.changed()
 	return m.strike(true)
 }
 
@@ -201,9 +202,8 @@ func (m *Model) autoprobe(a pci.Address, d *Device) {
 }
 
 func (m *Model) storeAutoprobe(s string) error {
-	on, err := number(s)
-	m.state.NoProbe = on == 0
-	return err
+	m.state.NoProbe = strings.HasPrefix(s, "0")
+	return nil
 }
 
 func (m *Model) storeReset(d *Device, s string) error {
