@@ -97,6 +97,9 @@ func ParseSKU(sku string) error {
 	if profile == gpu.Whole {
 		return nil
 	}
+	if _, _, even := gpu.EvenOf(profile); even {
+		return nil
+	}
 	if class, err := m.Class(profile); err != nil || class != profile {
 		return fmt.Errorf("read SKU %q: the profile is not whole or one of %s", sku, strings.Join(m.Classes(), ", "))
 	}

@@ -7,10 +7,12 @@ import (
 	"github.com/tenon-cloud/tenon/internal/cloud"
 )
 
-// Geometries, by the number of memory slots that MIG divides a card into.
+// Geometries. A card's follows from its model and its mode; those of equal parts
+// are named by their number ("share4", "vgpu16", see Even).
 const (
-	MIG8 = "mig8" // A100, A800, H100, H200, B200: 8 memory slots, 7 compute slices
-	MIG4 = "mig4" // A30: 4 and 4
+	MIG8  = "mig8"  // A100, A800, H100, H200, B200: 8 memory slots, 7 compute slices
+	MIG4  = "mig4"  // A30: 4 and 4
+	Plain = "plain" // without MIG: whole, or in equal parts
 )
 
 // Whole is the profile of a card that is not cut, whatever its geometry.
@@ -32,7 +34,7 @@ type Profile struct {
 }
 
 // mask is the slots of the profile at a start.
-func (p Profile) mask(start int) uint8 { return uint8((1<<p.Slots - 1) << start) }
+func (p Profile) mask(start int) uint32 { return (1<<p.Slots - 1) << start }
 
 // At is the slots that the profile holds when it begins at start.
 func (p Profile) At(start int) cloud.Slots {
@@ -44,13 +46,13 @@ func (p Profile) At(start int) cloud.Slots {
 // fits. Compute, the slices held, only tells a full card from a fragmented one:
 // the memory slots bind before it does.
 type Used struct {
-	Mask    uint8
+	Mask    uint32 // MIG and whole cards use the low eight bits
 	Media   bool
 	Compute uint8
 }
 
 // Free is the number of memory slots not held, out of the geometry's.
-func (g *Geometry) Free(u Used) int { return g.Slots - bits.OnesCount8(u.Mask&g.full()) }
+func (g *Geometry) Free(u Used) int { return g.Slots - bits.OnesCount32(u.Mask&g.full()) }
 
 // Fragmented reports whether a slice of the class has no start although it
 // would if the slices that are there lay elsewhere. False also when it fits.
@@ -70,7 +72,7 @@ type Geometry struct {
 	Profiles []Profile
 
 	index map[string]int
-	table []profileTable // by profile
+	table []profileTable // by profile; nil: equal parts, which need none
 }
 
 // profileTable answers for one profile and each of the 256 masks.
@@ -96,7 +98,7 @@ func (b Broken) Less(o Broken) bool {
 	return b.Slots < o.Slots
 }
 
-func (g *Geometry) full() uint8 { return uint8(1<<g.Slots - 1) }
+func (g *Geometry) full() uint32 { return 1<<g.Slots - 1 }
 
 // Profile finds a MIG profile by its class.
 func (g *Geometry) Profile(class string) (Profile, bool) {
@@ -111,14 +113,14 @@ func (g *Geometry) Profile(class string) (Profile, bool) {
 // class that the geometry does not have.
 func (g *Geometry) FreeStarts(u Used, class string) []int {
 	set := g.freeSet(u, class)
-	out := make([]int, 0, bits.OnesCount8(set))
+	out := make([]int, 0, bits.OnesCount32(set))
 	for ; set != 0; set &= set - 1 {
-		out = append(out, bits.TrailingZeros8(set))
+		out = append(out, bits.TrailingZeros32(set))
 	}
 	return out
 }
 
-func (g *Geometry) freeSet(u Used, class string) uint8 {
+func (g *Geometry) freeSet(u Used, class string) uint32 {
 	c, ok := g.Cut(class)
 	if !ok {
 		return 0
@@ -128,7 +130,7 @@ func (g *Geometry) freeSet(u Used, class string) uint8 {
 
 // Fits reports whether the slice could be made at that start now.
 func (g *Geometry) Fits(u Used, class string, start int) bool {
-	return start >= 0 && start < 8 && g.freeSet(u, class)&(1<<start) != 0
+	return start >= 0 && start < maxSlots && g.freeSet(u, class)&(1<<start) != 0
 }
 
 // BestStart is the free start that breaks the fewest starts of larger profiles,
@@ -147,7 +149,8 @@ func (g *Geometry) Breaks(u Used, class string, start int) Broken {
 	if !g.Fits(u, class, start) {
 		return Broken{}
 	}
-	return g.table[g.index[class]].breaks[u.Mask][start]
+	c, _ := g.Cut(class)
+	return c.Breaks(u, start)
 }
 
 // More is how many further slices of the class fit at once.
@@ -172,7 +175,8 @@ func (g *Geometry) Take(u Used, class string, start int) Used {
 // Cut is a profile with its tables at hand, for loops over many cards.
 type Cut struct {
 	Profile Profile
-	table   *profileTable
+	table   *profileTable // nil: equal parts
+	full    uint32
 }
 
 // Cut finds a class once, so that questions about it need no look-up.
@@ -181,14 +185,26 @@ func (g *Geometry) Cut(class string) (Cut, bool) {
 	if !ok {
 		return Cut{}, false
 	}
-	return Cut{Profile: g.Profiles[i], table: &g.table[i]}, true
+	c := Cut{Profile: g.Profiles[i], full: g.full()}
+	if g.table != nil {
+		c.table = &g.table[i]
+	}
+	return c, true
 }
 
-func (c *Cut) free(u Used) uint8 {
-	if u.Media && c.Profile.Media {
+func (c *Cut) free(u Used) uint32 {
+	switch {
+	case u.Media && c.Profile.Media:
 		return 0
+	case c.table == nil:
+		return c.full &^ u.Mask
 	}
-	return c.table.free[u.Mask]
+	return uint32(c.table.free[uint8(u.Mask)])
+}
+
+// FreeAt reports whether the slice could be made at that start now.
+func (c *Cut) FreeAt(u Used, start int) bool {
+	return start >= 0 && start < maxSlots && c.free(u)&(1<<start) != 0
 }
 
 // BestStart is Geometry.BestStart.
@@ -196,19 +212,31 @@ func (c *Cut) BestStart(u Used) (start int, ok bool) {
 	if u.Media && c.Profile.Media {
 		return 0, false
 	}
-	s := int(c.table.best[u.Mask])
+	if c.table == nil {
+		s := bits.Len32(c.free(u)) - 1
+		return max(s, 0), s >= 0
+	}
+	s := int(c.table.best[uint8(u.Mask)])
 	return max(s, 0), s >= 0
 }
 
 // Breaks is Geometry.Breaks for a start that is free.
-func (c *Cut) Breaks(u Used, start int) Broken { return c.table.breaks[u.Mask][start] }
+func (c *Cut) Breaks(u Used, start int) Broken {
+	if c.table == nil {
+		return Broken{}
+	}
+	return c.table.breaks[uint8(u.Mask)][start]
+}
 
 // More is Geometry.More.
 func (c *Cut) More(u Used) int {
 	if u.Media && c.Profile.Media {
 		return 0
 	}
-	return int(c.table.more[u.Mask])
+	if c.table == nil {
+		return bits.OnesCount32(c.free(u))
+	}
+	return int(c.table.more[uint8(u.Mask)])
 }
 
 // Take is Geometry.Take.
@@ -222,15 +250,18 @@ func UsedBy(claims []cloud.Claim) Used {
 	for _, c := range claims {
 		u.Mask |= SlotMask(c.Slots)
 		u.Media = u.Media || isMedia(c.Profile)
-		u.Compute += computeOf(c.Profile)
+		u.Compute += uint8(computeOf(c.Profile))
 	}
 	return u
 }
 
+// maxSlots bounds every geometry.
+const maxSlots = 32
+
 // SlotMask is a range of slots as bits.
-func SlotMask(s cloud.Slots) uint8 {
-	var m uint8
-	for i := max(s.Start, 0); i < min(s.End, 8); i++ {
+func SlotMask(s cloud.Slots) uint32 {
+	var m uint32
+	for i := max(s.Start, 0); i < min(s.End, maxSlots); i++ {
 		m |= 1 << i
 	}
 	return m
@@ -241,11 +272,11 @@ func GeometryByName(name string) (*Geometry, error) {
 	if g, ok := geometries[name]; ok {
 		return g, nil
 	}
-	return nil, fmt.Errorf("find geometry %q: not one of %s, %s", name, MIG4, MIG8)
+	return nil, fmt.Errorf("find geometry %q: not one of %s, %s, %s, share2 to share%d, vgpu1 to vgpu%d", name, MIG4, MIG8, Plain, MaxShares, maxSlots)
 }
 
 // FreeStarts is Geometry.FreeStarts for a card whose media engines are free.
-func FreeStarts(geometry string, mask uint8, class string) []int {
+func FreeStarts(geometry string, mask uint32, class string) []int {
 	g, err := GeometryByName(geometry)
 	if err != nil {
 		return nil

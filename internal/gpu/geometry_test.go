@@ -154,7 +154,7 @@ func TestTablesAgreeWithSlots(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		g := geometries[rapid.SampledFrom([]string{MIG4, MIG8}).Draw(t, "geometry")]
-		u := Used{Mask: rapid.Byte().Draw(t, "mask"), Media: rapid.Bool().Draw(t, "media")}
+		u := Used{Mask: uint32(rapid.Byte().Draw(t, "mask")), Media: rapid.Bool().Draw(t, "media")}
 		p := rapid.SampledFrom(g.Profiles).Draw(t, "profile")
 		var want []int
 		for _, s := range p.Starts {
@@ -216,12 +216,14 @@ func TestFragmentedIsTrue(t *testing.T) {
 func TestShapesAreTheLegalOnes(t *testing.T) {
 	t.Parallel()
 	shapes := Shapes()
-	if got := len(shapes); got != 1+7+7+4+3+2+1+1+1+4+4+2+2+1 {
+	// MIG slices are a container's or, as a virtual GPU, a VM's; then 2 to 8 shares,
+	// and 1 to 32 virtual GPUs.
+	if got := len(shapes); got != 3+2*(7+7+4+3+2+1+1)+2*(4+4+2+2+1)+35+528 {
 		t.Errorf("%d shapes", got)
 	}
 	seen := map[Shape]bool{}
 	for _, s := range shapes {
-		if s.Start < 0 || s.End <= s.Start || s.End > 8 || seen[s] {
+		if s.Start < 0 || s.End <= s.Start || s.End > 32 || seen[s] {
 			t.Errorf("bad or double shape %+v", s)
 		}
 		seen[s] = true

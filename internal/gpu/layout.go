@@ -82,15 +82,27 @@ type Shape struct {
 	End      int
 }
 
-// Shapes lists every legal shape, in a fixed order.
+// Shapes lists every legal shape, in a fixed order. A slice of a MIG card can also
+// be a VM's, as a MIG-backed virtual GPU.
 func Shapes() []Shape {
 	var out []Shape
-	for _, name := range []string{MIG4, MIG8} {
+	for _, name := range []string{MIG4, MIG8, Plain} {
 		g := geometries[name]
 		out = append(out, Shape{name, cloud.ModeWhole, Whole, WholeSlots.Start, WholeSlots.End})
 		for _, p := range g.Profiles {
 			for _, s := range p.Starts {
-				out = append(out, Shape{name, cloud.ModeMIG, p.Class, s, s + p.Slots})
+				out = append(out, Shape{name, cloud.ModeMIG, p.Class, s, s + p.Slots}, Shape{name, cloud.ModeVGPU, p.Class, s, s + p.Slots})
+			}
+		}
+	}
+	for _, mode := range []cloud.GPUMode{cloud.ModeShared, cloud.ModeVGPU} {
+		for n := 1; n <= maxSlots; n++ {
+			g, known := geometries[Even(mode, n)]
+			if !known {
+				continue
+			}
+			for s := range n {
+				out = append(out, Shape{g.Name, mode, g.Profiles[0].Class, s, s + 1})
 			}
 		}
 	}
@@ -98,7 +110,8 @@ func Shapes() []Shape {
 }
 
 // Milli is what one device of a profile counts against a quota, in thousandths
-// of a card: a slice counts by its share of the memory slots.
+// of a card: a slice counts by its share of the memory slots, an equal part by
+// their number.
 func Milli(geometry, class string) (int64, error) {
 	g, err := GeometryByName(geometry)
 	if err != nil {
@@ -106,6 +119,9 @@ func Milli(geometry, class string) (int64, error) {
 	}
 	if class == Whole {
 		return 1000, nil
+	}
+	if _, n, even := EvenOf(class); even {
+		return int64(1000+n-1) / int64(n), nil
 	}
 	p, ok := g.Profile(class)
 	if !ok {

@@ -77,6 +77,9 @@ func (m *Model) Class(spelling string) (string, error) {
 	if class, ok := m.also[low]; ok {
 		return class, nil
 	}
+	if len(m.names) == 0 {
+		return "", fmt.Errorf("find profile %q: %s has no MIG profiles", spelling, m.Key)
+	}
 	var have []string
 	for _, c := range m.Classes() {
 		have = append(have, m.names[c])

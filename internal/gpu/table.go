@@ -3,6 +3,8 @@ package gpu
 import (
 	"math/bits"
 	"strings"
+
+	"github.com/tenon-cloud/tenon/internal/cloud"
 )
 
 // Starts, sizes and maxima are constants of the hardware (nvidia-smi mig
@@ -24,15 +26,25 @@ var geometries = map[string]*Geometry{
 		{Class: "2g+me", Compute: 2, Slots: 2, Starts: []int{0, 2}, Max: 1, Media: true, GIID: -1},
 		{Class: "4g", Compute: 4, Slots: 4, Starts: []int{0}, Max: 1, GIID: -1},
 	}),
+	Plain: {Name: Plain, Slots: WholeSlots.End},
+}
+
+func init() {
+	for n := 2; n <= MaxShares; n++ {
+		geometries[Even(cloud.ModeShared, n)] = evenGeometry(cloud.ModeShared, n)
+	}
+	for n := 1; n <= maxSlots; n++ {
+		geometries[Even(cloud.ModeVGPU, n)] = evenGeometry(cloud.ModeVGPU, n)
+	}
 }
 
 func isMedia(class string) bool { return strings.HasSuffix(class, "+me") }
 
 // computeOf is a class's compute slices, which every geometry agrees on.
-func computeOf(class string) uint8 {
+func computeOf(class string) int {
 	for _, g := range geometries {
 		if p, ok := g.Profile(class); ok {
-			return uint8(p.Compute)
+			return p.Compute
 		}
 	}
 	return 0
@@ -51,7 +63,7 @@ func newGeometry(name string, slots, compute int, profiles []Profile) *Geometry 
 		g.index[p.Class] = i
 		for mask := range 256 {
 			for _, s := range p.Starts {
-				if uint8(mask)&p.mask(s) == 0 {
+				if uint32(mask)&p.mask(s) == 0 {
 					g.table[i].free[mask] |= 1 << s
 				}
 			}
@@ -65,7 +77,7 @@ func newGeometry(name string, slots, compute int, profiles []Profile) *Geometry 
 				if t.free[mask]&(1<<s) == 0 {
 					continue
 				}
-				after := uint8(mask) | p.mask(s)
+				after := uint8(mask) | uint8(p.mask(s))
 				// A fuller mask has a larger number, so its entry is done already.
 				t.more[mask] = min(uint8(p.Max), max(t.more[mask], 1+t.more[after]))
 				b := g.broken(p, uint8(mask), after)
