@@ -124,6 +124,9 @@ type Card struct {
 	Notes       []string
 }
 
+// Functions are all that a virtual machine gets with the card.
+func (c Card) Functions() []Function { return append([]Function{c.Function}, c.Companions...) }
+
 // Parent is what a vGPU is made on.
 type Parent struct {
 	Name    string   // as in /sys/class/mdev_bus: "0000:41:00.4", "mtty"

@@ -239,6 +239,12 @@ func TestIntegratedGraphics(t *testing.T) {
 		t.Errorf("a passed-through GPU on a machine's root bus: %s", table(inv))
 	}
 	intel := tree(t, "workstation")
+	off := false // headless, or booted on the other card: it is the processor's all the same
+	intel.Change(at(t, "00:02.0"), func(d *recorded.Device) { d.BootVGA = &off })
+	if inv := scan(t, intel, pci.Options{}); len(inv.Excluded) != 1 {
+		t.Errorf("the processor's graphics without a monitor: %s", table(inv))
+	}
+	intel = tree(t, "workstation")
 	inv := scan(t, intel, pci.Options{Allow: []pci.ID{{Vendor: 0x8086, Device: 0x3e9b}}})
 	if c := card(t, inv, "00:02.0"); !c.Whole.OK || len(c.Notes) != 1 {
 		t.Errorf("an allowed integrated GPU: %s", table(inv))
@@ -272,7 +278,50 @@ func TestCompanionsOfSeparateGroups(t *testing.T) {
 		"05:00.1 under=00:01.1 class=040300 id=10de:10f8 driver=snd_hda_intel group=21",
 		"05:00.2 under=00:01.1 class=0c0330 id=10de:1ad8 driver=xhci_hcd group=22",
 		"05:00.3 under=00:01.1 class=0c8000 id=10de:1ad9 driver=nvidia-gpu group=23"), pci.Options{})
-	if c := card(t, inv, "05:00.0"); !c.Whole.OK || len(c.Companions) != 3 {
+	if c := card(t, inv, "05:00.0"); !c.Whole.OK || len(c.Functions()) != 4 {
 		t.Errorf("%s", table(inv))
+	}
+}
+
+// VFIO's groups without an IOMMU isolate nothing, so they are none.
+func TestNoIOMMUGroupsAreNone(t *testing.T) {
+	inv := scan(t, host(t, "kernel noiommu", "01:00.0 class=030200 id=10de:26b9 driver=nvidia group=0 reset=flr"), pci.Options{})
+	if c := card(t, inv, "01:00.0"); inv.IOMMU || c.Whole.OK || c.Function.Group != -1 {
+		t.Errorf("%s", table(inv))
+	}
+}
+
+// Where ports don't isolate, a virtual function is in one group with its card,
+// which the host's driver keeps.
+func TestVirtualFunctionsWithoutIsolation(t *testing.T) {
+	m := tree(t, "a100-vgpu")
+	m.Change(at(t, "17:00.6"), func(d *recorded.Device) { d.Group = 21 })
+	for _, p := range card(t, scan(t, m, pci.Options{}), "17:00.0").Parents {
+		if bad := p.Name == "0000:17:00.6"; p.Whole.OK == bad || bad && !strings.Contains(p.Whole.Reason, "0000:17:00.0") {
+			t.Errorf("%s: %+v", p.Name, p.Whole)
+		}
+	}
+}
+
+// What is written is what a scan shows next.
+func TestScanAfterWrites(t *testing.T) {
+	m, a := tree(t, "l40s"), at(t, "01:00.0")
+	if f := card(t, scan(t, m, pci.Options{}), "01:00.0").Function; f.Override != "" || f.Driver != "nvidia" {
+		t.Errorf("at the start: driver %q, override %q", f.Driver, f.Override)
+	}
+	for _, w := range [][2]string{
+		{pci.DeviceFile(a, "driver_override"), "vfio-pci"}, {pci.DriverFile("nvidia", "unbind"), a.String()},
+		{pci.DriversProbe, a.String()}, {pci.DeviceFile(a, "reset_method"), ""},
+	} {
+		if err := m.WriteFile(w[0], []byte(w[1])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := card(t, scan(t, m, pci.Options{}), "01:00.0")
+	if f := c.Function; f.Override != "vfio-pci" || f.Driver != "vfio-pci" || f.CanReset || c.Reset.OK {
+		t.Errorf("driver %q, override %q, reset %v %v", f.Driver, f.Override, f.Reset, c.Reset)
+	}
+	if !pci.HasDriver(m, "vfio-pci") || pci.HasDriver(m, "amdgpu") {
+		t.Error("which drivers there are")
 	}
 }

@@ -222,6 +222,11 @@ func TestVirtualFunctions(t *testing.T) {
 		{vf + "nvidia/current_vgpu_type", "692", syscall.EINVAL}, // all of one size
 		{vf + "nvidia/current_vgpu_type", "696\n", nil},
 		{vf + "nvidia/current_vgpu_type", "696", syscall.EBUSY},
+		{"bus/pci/devices/0000:17:00.6/nvidia/current_vgpu_type", "696", nil},
+		{"bus/pci/devices/0000:17:00.7/nvidia/current_vgpu_type", "696", nil},
+		{"bus/pci/devices/0000:17:01.0/nvidia/current_vgpu_type", "696", syscall.EINVAL}, // the card holds four
+		{"bus/pci/devices/0000:17:00.6/nvidia/current_vgpu_type", "0", nil},
+		{"bus/pci/devices/0000:17:00.7/nvidia/current_vgpu_type", "0", nil},
 	})
 	if err := m.Attach("vm", at("17:00.4")); err != nil {
 		t.Fatal(err)

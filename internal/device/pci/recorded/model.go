@@ -99,6 +99,7 @@ type State struct {
 	NoProbe   bool                 `json:",omitempty"` // drivers_autoprobe is off
 	NextGroup int
 
+	NoIOMMU     bool `json:",omitempty"` // the groups are VFIO's own and isolate nothing
 	Subordinate bool `json:",omitempty"` // bridges can reset what is below them (since Linux 6.13)
 }
 

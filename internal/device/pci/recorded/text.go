@@ -61,8 +61,9 @@ type parser struct {
 
 func (p *parser) line(words []string) error {
 	switch words[0] {
-	case "kernel": // kernel reset_subordinate
+	case "kernel": // kernel reset_subordinate noiommu
 		p.state.Subordinate = slices.Contains(words[1:], "reset_subordinate")
+		p.state.NoIOMMU = slices.Contains(words[1:], "noiommu")
 		return nil
 	case "driver": // driver NAME sriov
 		p.driver(words[1]).SRIOV = slices.Contains(words[2:], "sriov")

@@ -137,6 +137,9 @@ func (m *Model) viewDevice(root *node, a pci.Address) {
 		root.join(place, "iommu_group", group)
 		root.join(group+"/devices", a.String(), place)
 		root.dir(group).file("type", "DMA-FQ\n")
+		if m.state.NoIOMMU {
+			root.dir(group).file("name", "vfio-noiommu\n")
+		}
 	}
 	if len(d.Reset) > 0 {
 		dir.add("reset", 0o200, "", func(s string) error { return m.storeReset(d, s) })
