@@ -31,15 +31,17 @@ func away(ctx context.Context, err error) error {
 
 // isAway tells a server that is down, starting, stopping or cut off from one
 // that refuses: classes 08 (connection), 53 (resources), 57P0x (operator
-// intervention), 58 (the system under it) and XX (its own faults), whatever ends a
-// session, and whatever the network says.
+// intervention), 58 (the system under it) and XX (its own faults), a statement or a
+// lock that took too long (57014, 55P03), whatever ends a session, and whatever the
+// network says.
 func isAway(err error) bool {
 	var said *pgconn.PgError
 	if errors.As(err, &said) && (said.Severity == "FATAL" || said.Severity == "PANIC") {
 		return true
 	}
 	if code := Code(err); code != "" {
-		return strings.HasPrefix(code, "08") || strings.HasPrefix(code, "53") || strings.HasPrefix(code, "57P0") || strings.HasPrefix(code, "58") || strings.HasPrefix(code, "XX")
+		return strings.HasPrefix(code, "08") || strings.HasPrefix(code, "53") || strings.HasPrefix(code, "57P0") || strings.HasPrefix(code, "58") || strings.HasPrefix(code, "XX") ||
+			code == "57014" || code == "55P03"
 	}
 	var connect *pgconn.ConnectError
 	var network net.Error
