@@ -79,3 +79,16 @@ func CDINames(grants []Grant) []string {
 type Inventor interface {
 	Rest(instanceIDs map[string]bool)
 }
+
+// Keeper is a Board whose cards change their mode and layout, and come back from
+// quarantine. What a wish came to is in the inventory, card by card; the error is
+// of what concerns none of them alone.
+type Keeper interface {
+	Wish(ctx context.Context, cards []nodewire.Card) error
+}
+
+// Watcher is a Board that tells of faults, and of what it does not offer.
+type Watcher interface {
+	Incidents() []nodewire.Incident
+	Excluded() []nodewire.Excluded
+}
