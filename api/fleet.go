@@ -36,6 +36,7 @@ type Node struct {
 	FencedAt *time.Time        `json:"fenced_at,omitempty" doc:"Since when what may restart elsewhere is known not to run on it"`
 	FencedBy string            `json:"fenced_by,omitempty" enum:"operator,watchdog" doc:"Who made sure: a person, or its own time-out"`
 	Orphans  []Orphan          `json:"orphans" doc:"What it has and nobody assigned"`
+	Excluded []ExcludedDevice  `json:"excluded" doc:"Functions that look like GPUs and are not offered"`
 	Stays    *NodeStayCounts   `json:"stays,omitempty" doc:"How much a drain leaves on it; where one node is shown"`
 }
 
@@ -61,7 +62,7 @@ type GPU struct {
 	ModelName  string      `json:"model_name"`
 	Geometry   string      `json:"geometry"`
 	Mode       string      `json:"mode" enum:"whole,mig,shared,vgpu"`
-	State      string      `json:"state" enum:"ready,cleaning,quarantined,unhealthy,missing,unknown"`
+	State      string      `json:"state" enum:"ready,cleaning,needs_reset,quarantined,unhealthy,missing,unknown"`
 	Reason     string      `json:"reason,omitempty" doc:"Why it is not ready"`
 	MemoryMiB  int64       `json:"memory_mib"`
 	NUMANode   int         `json:"numa_node" doc:"-1 when unknown"`
@@ -70,6 +71,20 @@ type GPU struct {
 	Slots      int         `json:"slots" doc:"Memory slots of its geometry"`
 	Claims     []Claim     `json:"claims" doc:"Live holds"`
 	Free       []FreePlace `json:"free" doc:"Where a slice could start now, by profile"`
+
+	Vendor     string     `json:"vendor,omitempty" doc:"PCI vendor id"`
+	Device     string     `json:"device,omitempty" doc:"PCI device id"`
+	Driver     string     `json:"driver,omitempty" doc:"Of its function, on its node"`
+	Modes      []string   `json:"modes" doc:"That it can be in on its node; none: the node doesn't say"`
+	Companions []string   `json:"companions" doc:"Functions that go to a VM with it"`
+	Bundle     []string   `json:"bundle" doc:"Cards that a VM can only get together with it"`
+	VGPUTypes  []VGPUType `json:"vgpu_types" doc:"That its host driver offers"`
+	Slices     []GPUSlice `json:"slices" doc:"That exist on it now"`
+	Missing    []GPUPlace `json:"missing" doc:"Places of its layout that its driver doesn't show"`
+	Wish       *GPUWish   `json:"wish,omitempty" doc:"What an operator wants it to be"`
+	Changing   bool       `json:"changing" doc:"It is not yet what is wished: it takes nothing new"`
+	WishReason string     `json:"wish_reason,omitempty" doc:"Why not, as its node says"`
+	Checking   bool       `json:"checking" doc:"An operator asked for a check that its node has not made yet"`
 }
 
 // Claim is a live hold of a GPU's slots by an instance.

@@ -98,6 +98,15 @@ CREATE FUNCTION public.current_org() RETURNS uuid
     LANGUAGE sql STABLE PARALLEL SAFE
     AS $$ SELECT NULLIF(current_setting('tenon.org', true), '')::uuid $$;
 
+CREATE FUNCTION public.fleet_cards() RETURNS TABLE(gpu_id uuid, settled boolean, layout jsonb, missing jsonb, bundled boolean, others boolean)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'public'
+    AS $$
+    SELECT g.id, g.settled, g.desired_layout, g.missing, g.bundle <> '{}',
+        g.mode = 'shared' AND EXISTS (SELECT FROM gpu_claim k WHERE k.gpu_id = g.id AND k.org_id IS DISTINCT FROM current_org())
+    FROM gpu g
+$$;
+
 CREATE FUNCTION public.fleet_free() RETURNS TABLE(node_id uuid, node_name text, pool_id uuid, pool_name text, pool_simulated boolean, node_state text, drained boolean, node_simulated boolean, free_vcpu bigint, free_memory_mib bigint, vcpu_total bigint, memory_total_mib bigint, gpu_id uuid, pci_address text, model text, geometry text, mode text, gpu_state text, numa_node integer, nvlink text[], taken int4multirange, media text[])
     LANGUAGE sql STABLE SECURITY DEFINER
     SET search_path TO 'public'
@@ -120,6 +129,51 @@ CREATE FUNCTION public.fleet_kinds() RETURNS TABLE(node_id uuid, kinds text[])
     LANGUAGE sql STABLE SECURITY DEFINER
     SET search_path TO 'public'
     AS $$ SELECT id, kinds FROM node $$;
+
+CREATE FUNCTION public.gpu_wish_guard() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'public'
+    AS $$
+DECLARE
+    place record;
+    held int8multirange := '{}';
+BEGIN
+    IF TG_OP = 'INSERT' THEN -- a node brings cards, not wishes
+        IF NEW.desired_mode IS NOT NULL OR NEW.recover <> 0 THEN
+            RAISE EXCEPTION 'a new card comes with a wish' USING ERRCODE = 'check_violation', CONSTRAINT = 'gpu_wish_new';
+        END IF;
+        RETURN NEW;
+    END IF;
+    IF (NEW.desired_mode, NEW.desired_geometry, NEW.desired_layout, NEW.desired_shares, NEW.desired_vgpu_type)
+        IS NOT DISTINCT FROM (OLD.desired_mode, OLD.desired_geometry, OLD.desired_layout, OLD.desired_shares, OLD.desired_vgpu_type) THEN
+        RETURN NEW;
+    END IF;
+    -- The row is locked by this update, and a claim takes the same lock first.
+    IF EXISTS (SELECT FROM gpu_claim WHERE gpu_id = NEW.id) THEN
+        RAISE EXCEPTION 'card % is held', NEW.id USING ERRCODE = 'check_violation', CONSTRAINT = 'gpu_wish_held';
+    END IF;
+    IF NEW.desired_mode IS NULL THEN
+        RETURN NEW;
+    END IF;
+    IF NOT EXISTS (SELECT FROM placement_shape WHERE geometry = NEW.desired_geometry AND mode = NEW.desired_mode) THEN
+        RAISE EXCEPTION 'no shape has geometry % in mode %', NEW.desired_geometry, NEW.desired_mode
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'gpu_wish_shape';
+    END IF;
+    IF NEW.modes <> '{}' AND NOT NEW.desired_mode = ANY(NEW.modes) THEN
+        RAISE EXCEPTION 'card % can not be in mode % on its node', NEW.id, NEW.desired_mode
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'gpu_wish_mode';
+    END IF;
+    FOR place IN SELECT * FROM jsonb_to_recordset(NEW.desired_layout) AS p (profile text, slot_start int, slot_end int) LOOP
+        IF NOT EXISTS (SELECT FROM placement_shape WHERE geometry = NEW.desired_geometry AND mode = NEW.desired_mode
+                AND profile = place.profile AND slots = int4range(place.slot_start, place.slot_end))
+            OR held && int8range(place.slot_start, place.slot_end) THEN
+            RAISE EXCEPTION 'a layout of card % has no place for % at %', NEW.id, place.profile, place.slot_start
+                USING ERRCODE = 'check_violation', CONSTRAINT = 'gpu_wish_layout';
+        END IF;
+        held := held + int8multirange(int8range(place.slot_start, place.slot_end));
+    END LOOP;
+    RETURN NEW;
+END $$;
 
 CREATE FUNCTION public.held_release(released uuid) RETURNS bigint
     LANGUAGE sql SECURITY DEFINER
@@ -413,10 +467,37 @@ CREATE TABLE public.gpu (
     simulated boolean DEFAULT false NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    vendor text DEFAULT ''::text NOT NULL,
+    device text DEFAULT ''::text NOT NULL,
+    driver text DEFAULT ''::text NOT NULL,
+    modes text[] DEFAULT '{}'::text[] NOT NULL,
+    companions text[] DEFAULT '{}'::text[] NOT NULL,
+    bundle text[] DEFAULT '{}'::text[] NOT NULL,
+    vgpu_types jsonb DEFAULT '[]'::jsonb NOT NULL,
+    slices jsonb DEFAULT '[]'::jsonb NOT NULL,
+    missing jsonb DEFAULT '[]'::jsonb NOT NULL,
+    wish_reason text DEFAULT ''::text NOT NULL,
+    said_generation bigint DEFAULT 0 NOT NULL,
+    recovered bigint DEFAULT 0 NOT NULL,
+    desired_mode text,
+    desired_geometry text DEFAULT ''::text NOT NULL,
+    desired_layout jsonb DEFAULT '[]'::jsonb NOT NULL,
+    desired_shares integer DEFAULT 0 NOT NULL,
+    desired_vgpu_type text DEFAULT ''::text NOT NULL,
+    wish_generation bigint DEFAULT 0 NOT NULL,
+    wished_at timestamp with time zone,
+    wished_by uuid,
+    recover bigint DEFAULT 0 NOT NULL,
+    settled boolean GENERATED ALWAYS AS (((wish_reason = ''::text) AND (said_generation >= wish_generation) AND ((desired_mode IS NULL) OR ((desired_mode = mode) AND (desired_geometry = geometry))))) STORED NOT NULL,
+    CONSTRAINT gpu_desired_layout_check CHECK ((jsonb_typeof(desired_layout) = 'array'::text)),
+    CONSTRAINT gpu_device_check CHECK ((device ~ '^([0-9a-f]{4})?$'::text)),
     CONSTRAINT gpu_memory_mib_check CHECK ((memory_mib > 0)),
     CONSTRAINT gpu_mode_check CHECK ((mode = ANY (ARRAY['whole'::text, 'mig'::text, 'shared'::text, 'vgpu'::text]))),
+    CONSTRAINT gpu_modes_check CHECK ((modes <@ '{whole,mig,shared,vgpu}'::text[])),
     CONSTRAINT gpu_pci_address_check CHECK ((pci_address ~ '^([0-9a-f]{4}|[1-9a-f][0-9a-f]{4,7}):[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$'::text)),
-    CONSTRAINT gpu_state_check CHECK ((state = ANY (ARRAY['ready'::text, 'cleaning'::text, 'quarantined'::text, 'unhealthy'::text, 'missing'::text, 'unknown'::text])))
+    CONSTRAINT gpu_state_check CHECK ((state = ANY (ARRAY['ready'::text, 'cleaning'::text, 'needs_reset'::text, 'quarantined'::text, 'unhealthy'::text, 'missing'::text, 'unknown'::text]))),
+    CONSTRAINT gpu_vendor_check CHECK ((vendor ~ '^([0-9a-f]{4})?$'::text)),
+    CONSTRAINT gpu_wish CHECK ((((desired_mode IS NOT NULL) = (desired_geometry <> ''::text)) AND ((desired_shares > 0) = COALESCE((desired_mode = 'shared'::text), false)) AND ((desired_vgpu_type = ''::text) OR COALESCE((desired_mode = 'vgpu'::text), false)) AND ((desired_layout = '[]'::jsonb) OR COALESCE(((desired_mode = ANY (ARRAY['mig'::text, 'vgpu'::text])) AND (desired_vgpu_type = ''::text)), false))))
 );
 
 CREATE TABLE public.gpu_claim (
@@ -432,6 +513,32 @@ CREATE TABLE public.gpu_claim (
     slots int4range NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     fenced boolean DEFAULT false NOT NULL
+);
+
+CREATE TABLE public.gpu_excluded (
+    node_id uuid NOT NULL,
+    pci_address text NOT NULL,
+    vendor text DEFAULT ''::text NOT NULL,
+    device text DEFAULT ''::text NOT NULL,
+    reason text DEFAULT ''::text NOT NULL,
+    CONSTRAINT gpu_excluded_pci_address_check CHECK ((length(pci_address) <= 20))
+);
+
+CREATE TABLE public.gpu_incident (
+    node_id uuid NOT NULL,
+    id text NOT NULL,
+    gpu_id uuid NOT NULL,
+    kind text NOT NULL,
+    xid integer DEFAULT 0 NOT NULL,
+    action text NOT NULL,
+    message text DEFAULT ''::text NOT NULL,
+    instance_id uuid,
+    at timestamp with time zone NOT NULL,
+    received_at timestamp with time zone DEFAULT now() NOT NULL,
+    told boolean DEFAULT false NOT NULL,
+    CONSTRAINT gpu_incident_action_check CHECK ((action = ANY (ARRAY['none'::text, 'needs_reset'::text, 'out'::text]))),
+    CONSTRAINT gpu_incident_id_check CHECK (((length(id) >= 1) AND (length(id) <= 100))),
+    CONSTRAINT gpu_incident_kind_check CHECK ((kind ~ '^[a-z][a-z0-9_]{0,59}$'::text))
 );
 
 CREATE TABLE public.idempotency (
@@ -830,10 +937,19 @@ ALTER TABLE ONLY public.gpu_claim
     ADD CONSTRAINT gpu_claim_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY public.gpu_claim
+    ADD CONSTRAINT gpu_claim_shared_org EXCLUDE USING gist (gpu_id WITH =, org_id WITH <>) WHERE ((mode = 'shared'::text));
+
+ALTER TABLE ONLY public.gpu_claim
     ADD CONSTRAINT gpu_claim_slots EXCLUDE USING gist (gpu_id WITH =, slots WITH &&);
+
+ALTER TABLE ONLY public.gpu_excluded
+    ADD CONSTRAINT gpu_excluded_pkey PRIMARY KEY (node_id, pci_address);
 
 ALTER TABLE ONLY public.gpu
     ADD CONSTRAINT gpu_id_mode_geometry_key UNIQUE (id, mode, geometry);
+
+ALTER TABLE ONLY public.gpu_incident
+    ADD CONSTRAINT gpu_incident_pkey PRIMARY KEY (node_id, id);
 
 ALTER TABLE ONLY public.gpu
     ADD CONSTRAINT gpu_node_id_pci_address_key UNIQUE (node_id, pci_address);
@@ -988,7 +1104,13 @@ CREATE UNIQUE INDEX gpu_claim_media ON public.gpu_claim USING btree (gpu_id) WHE
 
 CREATE INDEX gpu_claim_org ON public.gpu_claim USING btree (org_id);
 
+CREATE INDEX gpu_incident_gpu ON public.gpu_incident USING btree (gpu_id, at, id);
+
+CREATE INDEX gpu_incident_untold ON public.gpu_incident USING btree (node_id, id) WHERE (NOT told);
+
 CREATE INDEX gpu_node ON public.gpu USING btree (node_id);
+
+CREATE INDEX gpu_wished ON public.gpu USING btree (node_id) WHERE ((desired_mode IS NOT NULL) OR (recover > 0));
 
 CREATE INDEX idempotency_age ON public.idempotency USING btree (created_at);
 
@@ -1044,6 +1166,8 @@ CREATE INDEX volume_segment_project ON public.volume_segment USING btree (projec
 
 CREATE INDEX volume_unsettled ON public.volume USING btree (id) WHERE (((state = 'pending'::text) AND (said = 'present'::text)) OR ((state = 'present'::text) AND (said = ANY (ARRAY['gone'::text, 'failed'::text]))) OR ((state = 'deleting'::text) AND (said = 'gone'::text)) OR ((state = 'present'::text) AND (charged_mib IS DISTINCT FROM size_mib)) OR ((state <> 'present'::text) AND (charged_mib IS NOT NULL)));
 
+CREATE TRIGGER gpu_wish_guard BEFORE INSERT OR UPDATE ON public.gpu FOR EACH ROW EXECUTE FUNCTION public.gpu_wish_guard();
+
 CREATE TRIGGER instance_guard BEFORE UPDATE ON public.instance FOR EACH ROW EXECUTE FUNCTION public.instance_guard();
 
 CREATE TRIGGER price_guard BEFORE DELETE OR UPDATE ON public.price FOR EACH ROW EXECUTE FUNCTION public.price_guard();
@@ -1074,8 +1198,20 @@ ALTER TABLE ONLY public.gpu_claim
 ALTER TABLE ONLY public.gpu_claim
     ADD CONSTRAINT gpu_claim_org_id_project_id_instance_id_fkey FOREIGN KEY (org_id, project_id, instance_id) REFERENCES public.instance(org_id, project_id, id);
 
+ALTER TABLE ONLY public.gpu_excluded
+    ADD CONSTRAINT gpu_excluded_node_id_fkey FOREIGN KEY (node_id) REFERENCES public.node(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.gpu_incident
+    ADD CONSTRAINT gpu_incident_gpu_id_fkey FOREIGN KEY (gpu_id) REFERENCES public.gpu(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.gpu_incident
+    ADD CONSTRAINT gpu_incident_node_id_fkey FOREIGN KEY (node_id) REFERENCES public.node(id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY public.gpu
     ADD CONSTRAINT gpu_node_id_fkey FOREIGN KEY (node_id) REFERENCES public.node(id);
+
+ALTER TABLE ONLY public.gpu
+    ADD CONSTRAINT gpu_wished_by_fkey FOREIGN KEY (wished_by) REFERENCES public.app_user(id);
 
 ALTER TABLE ONLY public.idempotency
     ADD CONSTRAINT idempotency_org_id_fkey FOREIGN KEY (org_id) REFERENCES public.organisation(id);
@@ -1193,6 +1329,10 @@ ALTER TABLE public.gpu ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.gpu_claim ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE public.gpu_excluded ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.gpu_incident ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE public.idempotency ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.image ENABLE ROW LEVEL SECURITY;
@@ -1218,6 +1358,10 @@ CREATE POLICY operator ON public.alarm FOR SELECT TO tenon_api USING (( SELECT p
 CREATE POLICY operator ON public.gpu FOR SELECT TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
 
 CREATE POLICY operator ON public.gpu_claim FOR SELECT TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
+
+CREATE POLICY operator ON public.gpu_excluded FOR SELECT TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
+
+CREATE POLICY operator ON public.gpu_incident FOR SELECT TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
 
 CREATE POLICY operator ON public.instance FOR SELECT TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
 
@@ -1247,6 +1391,8 @@ CREATE POLICY operator_audit ON public.audit FOR INSERT TO tenon_api WITH CHECK 
 
 CREATE POLICY operator_change ON public.alarm FOR UPDATE TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
 
+CREATE POLICY operator_change ON public.gpu FOR UPDATE TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
+
 CREATE POLICY operator_change ON public.node FOR UPDATE TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
 
 CREATE POLICY operator_change ON public.node_certificate FOR UPDATE TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
@@ -1270,6 +1416,10 @@ CREATE POLICY own ON public.gpu TO tenon_node USING ((node_id = ( SELECT public.
 CREATE POLICY own ON public.gpu_claim FOR SELECT TO tenon_node USING ((gpu_id IN ( SELECT gpu.id
    FROM public.gpu
   WHERE (gpu.node_id = ( SELECT public.current_node() AS current_node)))));
+
+CREATE POLICY own ON public.gpu_excluded TO tenon_node USING ((node_id = ( SELECT public.current_node() AS current_node))) WITH CHECK ((node_id = ( SELECT public.current_node() AS current_node)));
+
+CREATE POLICY own ON public.gpu_incident TO tenon_node USING ((node_id = ( SELECT public.current_node() AS current_node))) WITH CHECK ((node_id = ( SELECT public.current_node() AS current_node)));
 
 CREATE POLICY own ON public.image FOR SELECT TO tenon_node USING ((id IN ( SELECT instance.image_id
    FROM public.instance
@@ -1319,6 +1469,10 @@ CREATE POLICY system ON public.event TO tenon_system USING (true) WITH CHECK (tr
 CREATE POLICY system ON public.gpu TO tenon_system USING (true) WITH CHECK (true);
 
 CREATE POLICY system ON public.gpu_claim TO tenon_system USING (true) WITH CHECK (true);
+
+CREATE POLICY system ON public.gpu_excluded TO tenon_system USING (true) WITH CHECK (true);
+
+CREATE POLICY system ON public.gpu_incident TO tenon_system USING (true) WITH CHECK (true);
 
 CREATE POLICY system ON public.idempotency TO tenon_system USING (true) WITH CHECK (true);
 
@@ -1462,6 +1616,10 @@ REVOKE ALL ON FUNCTION public.auth_user_create(new_id uuid, new_email text, new_
 GRANT ALL ON FUNCTION public.auth_user_create(new_id uuid, new_email text, new_name text, new_hash text) TO tenon_api;
 GRANT ALL ON FUNCTION public.auth_user_create(new_id uuid, new_email text, new_name text, new_hash text) TO tenon_system;
 
+REVOKE ALL ON FUNCTION public.fleet_cards() FROM PUBLIC;
+GRANT ALL ON FUNCTION public.fleet_cards() TO tenon_api;
+GRANT ALL ON FUNCTION public.fleet_cards() TO tenon_system;
+
 REVOKE ALL ON FUNCTION public.fleet_free() FROM PUBLIC;
 GRANT ALL ON FUNCTION public.fleet_free() TO tenon_api;
 GRANT ALL ON FUNCTION public.fleet_free() TO tenon_system;
@@ -1469,6 +1627,8 @@ GRANT ALL ON FUNCTION public.fleet_free() TO tenon_system;
 REVOKE ALL ON FUNCTION public.fleet_kinds() FROM PUBLIC;
 GRANT ALL ON FUNCTION public.fleet_kinds() TO tenon_api;
 GRANT ALL ON FUNCTION public.fleet_kinds() TO tenon_system;
+
+REVOKE ALL ON FUNCTION public.gpu_wish_guard() FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION public.held_release(released uuid) FROM PUBLIC;
 GRANT ALL ON FUNCTION public.held_release(released uuid) TO tenon_api;
@@ -1574,9 +1734,65 @@ GRANT UPDATE(simulated) ON TABLE public.gpu TO tenon_node;
 
 GRANT UPDATE(updated_at) ON TABLE public.gpu TO tenon_node;
 
+GRANT UPDATE(vendor) ON TABLE public.gpu TO tenon_node;
+
+GRANT UPDATE(device) ON TABLE public.gpu TO tenon_node;
+
+GRANT UPDATE(driver) ON TABLE public.gpu TO tenon_node;
+
+GRANT UPDATE(modes) ON TABLE public.gpu TO tenon_node;
+
+GRANT UPDATE(companions) ON TABLE public.gpu TO tenon_node;
+
+GRANT UPDATE(bundle) ON TABLE public.gpu TO tenon_node;
+
+GRANT UPDATE(vgpu_types) ON TABLE public.gpu TO tenon_node;
+
+GRANT UPDATE(slices) ON TABLE public.gpu TO tenon_node;
+
+GRANT UPDATE(missing) ON TABLE public.gpu TO tenon_node;
+
+GRANT UPDATE(wish_reason) ON TABLE public.gpu TO tenon_node;
+
+GRANT UPDATE(said_generation) ON TABLE public.gpu TO tenon_node;
+
+GRANT UPDATE(recovered) ON TABLE public.gpu TO tenon_node;
+
+GRANT UPDATE(desired_mode) ON TABLE public.gpu TO tenon_api;
+
+GRANT UPDATE(desired_geometry) ON TABLE public.gpu TO tenon_api;
+
+GRANT UPDATE(desired_layout) ON TABLE public.gpu TO tenon_api;
+
+GRANT UPDATE(desired_shares) ON TABLE public.gpu TO tenon_api;
+
+GRANT UPDATE(desired_vgpu_type) ON TABLE public.gpu TO tenon_api;
+
+GRANT UPDATE(wish_generation) ON TABLE public.gpu TO tenon_api;
+
+GRANT UPDATE(wished_at) ON TABLE public.gpu TO tenon_api;
+
+GRANT UPDATE(wished_by) ON TABLE public.gpu TO tenon_api;
+
+GRANT UPDATE(recover) ON TABLE public.gpu TO tenon_api;
+
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.gpu_claim TO tenon_system;
 GRANT SELECT ON TABLE public.gpu_claim TO tenon_api;
 GRANT SELECT ON TABLE public.gpu_claim TO tenon_node;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.gpu_excluded TO tenon_system;
+GRANT SELECT ON TABLE public.gpu_excluded TO tenon_api;
+GRANT SELECT,INSERT,DELETE ON TABLE public.gpu_excluded TO tenon_node;
+
+GRANT UPDATE(vendor) ON TABLE public.gpu_excluded TO tenon_node;
+
+GRANT UPDATE(device) ON TABLE public.gpu_excluded TO tenon_node;
+
+GRANT UPDATE(reason) ON TABLE public.gpu_excluded TO tenon_node;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.gpu_incident TO tenon_system;
+GRANT SELECT ON TABLE public.gpu_incident TO tenon_api;
+GRANT SELECT,INSERT ON TABLE public.gpu_incident TO tenon_node;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.idempotency TO tenon_system;
 GRANT SELECT,INSERT ON TABLE public.idempotency TO tenon_api;

@@ -28,7 +28,7 @@ func (a *App) NodeAssignment(ctx context.Context, id cloud.NodeID) (nodewire.Ass
 	out := nodewire.Assignment{
 		Version: nodewire.Version{Era: got.Cloud.Era, Generation: got.Generation},
 		NodeID:  id.String(), CloudID: got.Cloud.CloudID, Instances: make([]nodewire.Instance, len(got.Instances)),
-		Remove: got.Remove,
+		Remove: got.Remove, Cards: cardsWanted(got.Cards),
 	}
 	devices := map[cloud.InstanceID][]nodewire.Device{}
 	for _, d := range got.Devices {

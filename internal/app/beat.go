@@ -52,7 +52,7 @@ type beaten struct {
 // moves: its number and its durations. ok is false for one that must be kept
 // whole.
 func reportDigest(r nodewire.Report) (digest [sha256.Size]byte, ok bool) {
-	r.Sequence, r.Instances = 0, slices.Clone(r.Instances)
+	r.Sequence, r.Instances, r.Incidents = 0, slices.Clone(r.Instances), ageless(r.Incidents)
 	for i := range r.Instances {
 		in := &r.Instances[i]
 		if in.Activity != nil { // how long it has been quiet is news each time

@@ -116,7 +116,7 @@ func (a *App) dryRun(ctx context.Context, c Call, w wish) (DryRun, error) {
 		requests = append(requests, placement.Request{InstanceID: q.ID, Kind: q.Kind, Shape: q.Shape, Pool: w.pool.Name, Order: q.QueuedAt.UnixMicro(), Home: q.Home})
 	}
 	own := cloud.InstanceID{}.New()
-	requests = append(requests, placement.Request{InstanceID: own, Kind: w.image.Kind, Shape: w.flavor.Shape, Pool: w.pool.Name, Order: math.MaxInt64})
+	requests = append(requests, placement.Request{InstanceID: own, Org: w.project.OrgID, Kind: w.image.Kind, Shape: w.flavor.Shape, Pool: w.pool.Name, Order: math.MaxInt64})
 	plan := placement.Decide(snapshot(nodes, w.pool.Name), requests, placement.Policy{})
 	at := slices.IndexFunc(plan.Decisions, func(d placement.Decision) bool { return d.InstanceID == own })
 	if at < 0 {

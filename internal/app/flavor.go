@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -63,7 +64,7 @@ func served(nodes []postgres.FleetNode, s cloud.Shape, in func(postgres.FleetNod
 		all := postgres.FleetNode{GPUs: slices.Clone(n.GPUs)}
 		for i := range all.GPUs {
 			g := &all.GPUs[i]
-			g.State, g.Taken, g.Media = cloud.GPUReady, nil, false
+			g.State, g.Taken, g.Media, g.Changing, g.Others = cloud.GPUReady, nil, false, false, false
 		}
 		return s.GPUCount == 0 || devices(all, s) >= s.GPUCount
 	})
@@ -144,14 +145,27 @@ func shapeOf(s cloud.Shape) (cloud.Shape, []cloud.Field) {
 			bad("gpu_profile", "a whole card has none; leave it out", s.GPUProfile)
 		}
 		s.GPUProfile = gpu.Whole
+	case cloud.ModeShared:
+		if len(gpu.Cuttings(s.GPUMode, s.GPUProfile)) == 0 {
+			bad("gpu_profile", fmt.Sprintf("a share is %s to %s, by how many there are of a card", gpu.Even(s.GPUMode, 2), gpu.Even(s.GPUMode, gpu.MaxShares)), s.GPUProfile)
+		}
+	case cloud.ModeVGPU:
+		if mode, _, even := gpu.EvenOf(s.GPUProfile); even && mode == s.GPUMode {
+			break
+		}
+		class, err := model.ClassOf(s.GPUProfile)
+		if err != nil {
+			bad("gpu_profile", err.Error()+"; or vgpu1 to vgpu32, by how many of a type there are of a card", s.GPUProfile)
+		}
+		s.GPUProfile = class
 	case cloud.ModeMIG:
-		class, err := model.Class(s.GPUProfile)
+		class, err := model.ClassOf(s.GPUProfile)
 		if err != nil {
 			bad("gpu_profile", err.Error(), s.GPUProfile)
 		}
 		s.GPUProfile = class
 	default:
-		bad("gpu_mode", "whole or mig", s.GPUMode)
+		bad("gpu_mode", "whole, mig, shared or vgpu", s.GPUMode)
 	}
 	return s, fields
 }

@@ -18,7 +18,8 @@ func snapshot(nodes []postgres.FleetNode, pool string) placement.Snapshot {
 			VCPU: n.VCPU, MemoryMiB: n.MemoryMiB, FreeVCPU: n.FreeVCPU, FreeMemoryMiB: n.FreeMemoryMiB, Kinds: n.Kinds}
 		for _, g := range n.GPUs {
 			v.GPUs = append(v.GPUs, placement.GPU{ID: g.ID, PCIAddress: g.PCIAddress, Model: g.Model, Geometry: g.Geometry,
-				Mode: g.Mode, State: g.State, Used: used(g), NUMANode: g.NUMANode, NVLink: g.NVLink})
+				Mode: g.Mode, State: g.State, Used: used(g), NUMANode: g.NUMANode, NVLink: g.NVLink,
+				Changing: g.Changing, Fixed: g.Layout, Bundled: g.Bundled, Org: otherOrg(g)})
 		}
 		out.Nodes = append(out.Nodes, v)
 	}
@@ -31,10 +32,19 @@ func emptied(s placement.Snapshot) placement.Snapshot {
 		n := &s.Nodes[i]
 		n.State, n.Drained, n.FreeVCPU, n.FreeMemoryMiB = cloud.NodeReady, false, n.VCPU, n.MemoryMiB
 		for j := range n.GPUs {
-			n.GPUs[j].State, n.GPUs[j].Used = cloud.GPUReady, gpu.Used{}
+			g := &n.GPUs[j]
+			g.State, g.Used, g.Changing, g.Org = cloud.GPUReady, gpu.Used{}, false, cloud.OrgID{}
 		}
 	}
 	return s
+}
+
+// otherOrg stands for whoever else has shares of a card: nobody's own id.
+func otherOrg(g postgres.FleetGPU) cloud.OrgID {
+	if g.Others {
+		return cloud.OrgID{0xff}
+	}
+	return cloud.OrgID{}
 }
 
 func used(g postgres.FleetGPU) gpu.Used {
@@ -67,7 +77,7 @@ func fits(nodes []postgres.FleetNode, s cloud.Shape, in func(postgres.FleetNode)
 func devices(n postgres.FleetNode, s cloud.Shape) int {
 	free := 0
 	for _, g := range n.GPUs {
-		if g.State != cloud.GPUReady || g.Model != s.GPUModel || g.Mode != s.GPUMode {
+		if g.State != cloud.GPUReady || g.Changing || g.Others || g.Model != s.GPUModel || g.Mode != s.GPUMode {
 			continue
 		}
 		if s.GPUMode == cloud.ModeWhole {
@@ -76,11 +86,27 @@ func devices(n postgres.FleetNode, s cloud.Shape) int {
 			}
 			continue
 		}
-		if geometry, err := gpu.GeometryByName(g.Geometry); err == nil {
-			free += geometry.More(used(g), s.GPUProfile)
+		for _, cutting := range gpu.Cuttings(s.GPUMode, s.GPUProfile) {
+			if cutting.Geometry.Name == g.Geometry {
+				free += partsFree(g, cutting.Cut)
+			}
 		}
 	}
 	return free
+}
+
+// partsFree counts the free slices of a kind on a card.
+func partsFree(g postgres.FleetGPU, cut gpu.Cut) int {
+	if g.Layout == nil {
+		return cut.More(used(g))
+	}
+	n := 0
+	for _, p := range g.Layout {
+		if p.Profile == cut.Profile.Class && cut.FreeAt(used(g), p.SlotStart) {
+			n++
+		}
+	}
+	return n
 }
 
 // takes is what a shape counts against a project's limits while it holds or

@@ -97,11 +97,17 @@ func keyLines(keys []string) []string {
 
 // flavorFields checks that a kind of instance can have a shape.
 func flavorFields(kind cloud.InstanceKind, f cloud.Flavor, asked string) (fields []cloud.Field) {
-	if kind != cloud.KindVM {
-		return nil
-	}
 	bad := func(message string) {
 		fields = append(fields, cloud.Field{Location: "body.flavor", Message: message, Value: asked})
+	}
+	if kind != cloud.KindVM {
+		if f.Shape.GPUMode == cloud.ModeVGPU {
+			bad("only a virtual machine can hold a virtual GPU: take a VM, or a flavor of whole GPUs or MIG slices")
+		}
+		return fields
+	}
+	if f.Shape.GPUMode == cloud.ModeShared {
+		bad("a virtual machine can't hold a share of a GPU: take a container, a whole GPU, or a flavor of a vGPU type")
 	}
 	if f.Shape.GPUMode == cloud.ModeMIG {
 		bad("a virtual machine can't hold a MIG slice: take a container, a whole GPU, or a flavor of a MIG-backed vGPU type")

@@ -181,8 +181,19 @@ func (a *App) NodeReport(ctx context.Context, id cloud.NodeID, r nodewire.Report
 					return err
 				}
 			}
-			changed, err := postgres.GPUsReported(ctx, tx, id, cards, r.ProbeOK)
-			if changed {
+			generation := r.Generation
+			if r.Era != cloudState.Era { // of another count
+				generation = 0
+			}
+			changed, err := postgres.GPUsReported(ctx, tx, id, generation, cards, r.ProbeOK)
+			if err != nil {
+				return err
+			}
+			if err := postgres.ExcludedReported(ctx, tx, id, excludedSaid(r)); err != nil {
+				return err
+			}
+			added, err := postgres.IncidentsReported(ctx, tx, id, incidentsSaid(r))
+			if changed || added {
 				tx.Wake(postgres.TopicSchedule)
 				tx.Wake(postgres.TopicLifecycle)
 			}
@@ -327,7 +338,7 @@ func (a *App) gpus(ctx context.Context, node cloud.NodeID, r nodewire.Report) ([
 	seen := map[cloud.PCIAddress]bool{}
 	for _, g := range r.GPUs {
 		switch cloud.GPUState(g.State) {
-		case cloud.GPUReady, cloud.GPUCleaning, cloud.GPUQuarantined, cloud.GPUUnhealthy, cloud.GPUMissing, cloud.GPUUnknown:
+		case cloud.GPUReady, cloud.GPUCleaning, cloud.GPUNeedsReset, cloud.GPUQuarantined, cloud.GPUUnhealthy, cloud.GPUMissing, cloud.GPUUnknown:
 		default:
 			return nil, cloud.Invalid(cloud.Field{Location: "body.gpus", Message: "not a state of a card", Value: g.State})
 		}
@@ -337,8 +348,7 @@ func (a *App) gpus(ctx context.Context, node cloud.NodeID, r nodewire.Report) ([
 			continue
 		}
 		seen[at] = true
-		out = append(out, cloud.GPU{UUID: g.UUID, PCIAddress: at.String(), Index: g.Index, Model: g.Model, Geometry: g.Geometry, Mode: cloud.GPUMode(g.Mode),
-			State: cloud.GPUState(g.State), Reason: cut(g.Reason, messageBytes), MemoryMiB: g.MemoryMiB, NUMANode: g.NUMANode, NVLink: pciAddresses(g.NVLink), Simulated: g.Simulated})
+		out = append(out, cardOf(at, g))
 	}
 	return out, nil
 }

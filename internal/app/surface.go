@@ -95,6 +95,10 @@ type surface interface {
 	JoinTokenCreate(ctx context.Context, c Call, in JoinTokenInput) (JoinToken, error)
 	GPUList(ctx context.Context, c Call, f GPUFilter, p Page) (List[cloud.GPU], error) // with claims
 	GPUGet(ctx context.Context, c Call, gpu string) (cloud.GPU, error)                 // by id or uuid
+	CardSet(ctx context.Context, c Call, gpu string, in CardInput) (cloud.GPU, error)
+	CardsSet(ctx context.Context, c Call, node string, in []NamedCardInput, dryRun bool) ([]CardResult, error) // each by itself
+	CardRecover(ctx context.Context, c Call, gpu string) (cloud.GPU, error)
+	IncidentList(ctx context.Context, c Call, gpu string) ([]cloud.Incident, error) // newest first
 	PoolList(ctx context.Context, c Call) ([]cloud.Pool, error)
 	Capacity(ctx context.Context, c Call) (Capacity, error)
 	PriceList(ctx context.Context, c Call) ([]Price, error)

@@ -91,6 +91,10 @@ const (
 	GPUList             Action = "gpu.list"
 	GPURead             Action = "gpu.read"
 	GPUMetrics          Action = "gpu.metrics"
+	GPUUpdate           Action = "gpu.update"       // its mode and layout
+	GPURecover          Action = "gpu.recover"      // have it checked, and offered again
+	GPUIncidents        Action = "gpu.incidents"    // what went wrong with it
+	NodeGPUsUpdate      Action = "node.update_gpus" // modes and layouts of several
 	PoolList            Action = "pool.list"
 	PriceList           Action = "price.list"
 	PriceCreate         Action = "price.create"

@@ -40,6 +40,7 @@ type Node struct {
 	Stays         StayCounts        `db:"-"` // what a drain leaves on it
 	Counted       bool              `db:"-"` // Stays is known
 	GPUs          []GPU             `db:"-"`
+	Excluded      []Excluded        `db:"-"` // functions that look like GPUs and are not offered
 }
 
 // Orphan is what a node runs or keeps and nobody assigned.
@@ -87,74 +88,3 @@ type Pool struct {
 
 // SimulatedPool is the pool of the simulated fleet.
 const SimulatedPool = "simulated"
-
-// GPUMode is the one way in which a card is cut, at a time.
-type GPUMode string
-
-const (
-	ModeWhole  GPUMode = "whole"
-	ModeMIG    GPUMode = "mig"
-	ModeShared GPUMode = "shared"
-	ModeVGPU   GPUMode = "vgpu"
-)
-
-// GPUState says whether a card may be placed on.
-type GPUState string
-
-const (
-	GPUReady       GPUState = "ready"
-	GPUCleaning    GPUState = "cleaning"    // between tenants: reset and check under way
-	GPUQuarantined GPUState = "quarantined" // out until an operator recovers it
-	GPUUnhealthy   GPUState = "unhealthy"   // a fault took it out
-	GPUMissing     GPUState = "missing"     // was there, the node no longer sees it
-	GPUUnknown     GPUState = "unknown"     // the probe failed: neither free nor gone
-)
-
-// GPU is a physical card on a node.
-type GPU struct {
-	ID          GPUID
-	NodeID      NodeID
-	NodeName    string
-	NodeWell    bool // it answers, and is not fenced
-	NodeDrained bool
-	UUID        string // NVML's, with its GPU- prefix; simulated cards have their own
-	PCIAddress  string // domain:bus:slot.function
-	Index       int    // for display only; changes between boots
-	Model       string // key of gpu.Models: h100-80gb
-	Geometry    string // key of gpu.Geometries
-	Mode        GPUMode
-	State       GPUState
-	Reason      string   // why it is not ready
-	MemoryMiB   int64    // usable, from the driver
-	NUMANode    int      // -1: unknown
-	NVLink      []string // PCI addresses of the cards joined to it
-	Simulated   bool
-	Claims      []Claim `db:"-"`
-}
-
-// Slots is a half-open range of a GPU's slots. A whole card is [0,8), a MIG
-// slice its memory slices, a share its number (decision 1).
-type Slots struct{ Start, End int }
-
-// Size is the number of slots held.
-func (s Slots) Size() int { return s.End - s.Start }
-
-// Overlaps reports whether two ranges share a slot.
-func (s Slots) Overlaps(o Slots) bool { return s.Start < o.End && o.Start < s.End }
-
-// Claim is a live hold of slots by an instance. It is deleted on release, by
-// the release transition whose epoch matches and by nothing else.
-type Claim struct {
-	ID           ClaimID
-	GPUID        GPUID
-	OrgID        OrgID
-	ProjectID    ProjectID
-	InstanceID   InstanceID
-	InstanceName string
-	OrgName      string
-	Epoch        int64
-	Mode         GPUMode
-	Profile      string // "whole", or the MIG profile's class: 1g, 1g+me, 1g2, 2g, 3g, 4g, 7g
-	Slots        Slots
-	CreatedAt    time.Time
-}

@@ -86,3 +86,20 @@ func (m *Model) Class(spelling string) (string, error) {
 	}
 	return "", fmt.Errorf("find profile %q: %s has %s", spelling, m.Key, strings.Join(have, ", "))
 }
+
+// ClassOf is Class for a spelling that may have a card's name in front, which
+// must be this card's.
+func (m *Model) ClassOf(text string) (string, error) {
+	class, err := m.Class(text)
+	if err == nil {
+		return class, nil
+	}
+	s, parseErr := ParseProfile(text)
+	switch {
+	case parseErr != nil || s.Model == "":
+		return "", err
+	case s.Model != m.Key:
+		return "", fmt.Errorf("find profile %q: it names %s, and the card is %s", text, s.Model, m.Key)
+	}
+	return m.Class(s.label())
+}

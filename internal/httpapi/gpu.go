@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"slices"
 
 	"github.com/tenon-cloud/tenon/api"
 	"github.com/tenon-cloud/tenon/internal/app"
@@ -22,7 +23,7 @@ func (s *server) gpuList(ctx context.Context, in *struct {
 	Paged
 	Node  string `query:"node" maxLength:"100" doc:"Name or id"`
 	Model string `query:"model" maxLength:"100"`
-	State string `query:"state" enum:"ready,cleaning,quarantined,unhealthy,missing,unknown"`
+	State string `query:"state" enum:"ready,cleaning,needs_reset,quarantined,unhealthy,missing,unknown"`
 }) (*out[api.Page[api.GPU]], error) {
 	l, err := s.app.GPUList(ctx, call(ctx, ""), app.GPUFilter{Node: in.Node, Model: in.Model, State: cloud.GPUState(in.State)}, in.page())
 	return pageOf(l, err, gpuOf)
@@ -73,6 +74,7 @@ func gpuOf(g cloud.GPU) api.GPU {
 	if geometry, err := gpu.GeometryByName(g.Geometry); err == nil {
 		out.Slots = geometry.Slots
 	}
+	cardFill(&out, g)
 	return out
 }
 
@@ -81,13 +83,16 @@ func gpuOf(g cloud.GPU) api.GPU {
 func freePlaces(g cloud.GPU) []api.FreePlace {
 	out := []api.FreePlace{}
 	geometry, err := gpu.GeometryByName(g.Geometry)
-	if err != nil || g.State != cloud.GPUReady || !g.NodeWell || g.NodeDrained || g.Mode != cloud.ModeMIG {
+	if err != nil || g.State != cloud.GPUReady || !g.NodeWell || g.NodeDrained || g.Changing || g.Mode == cloud.ModeWhole {
 		return out
 	}
-	used := gpu.UsedBy(g.Claims)
+	used, fixed := gpu.UsedBy(g.Claims), g.Fixed()
 	for _, p := range geometry.Profiles {
 		for _, start := range geometry.FreeStarts(used, p.Class) {
 			at := p.At(start)
+			if fixed != nil && !slices.Contains(fixed, cloud.SlicePlace{Profile: p.Class, SlotStart: at.Start, SlotEnd: at.End}) {
+				continue
+			}
 			out = append(out, api.FreePlace{Profile: p.Class, ProfileName: gpu.DisplayName(g.Model, p.Class), SlotStart: at.Start, SlotEnd: at.End})
 		}
 	}

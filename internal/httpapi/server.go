@@ -133,6 +133,7 @@ func build(cfg Config) (*server, error) {
 	s.usageOperations()
 	s.nodeOperations()
 	s.gpuOperations()
+	s.cardOperations()
 	s.priceOperations()
 	s.alarmOperations()
 	s.replicaOperations()

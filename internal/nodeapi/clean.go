@@ -17,7 +17,9 @@ import (
 const (
 	maxInstances = 20_000
 	maxGPUs      = 64
-	maxSlices    = 16
+	maxSlices    = 32
+	maxSlots     = 32
+	maxTypes     = 128 // vGPU types of a card
 	maxOrphans   = 256
 	maxDrivers   = 16
 	maxVCPU      = 4096
@@ -39,7 +41,7 @@ var (
 	}
 	volumeStates = []string{nodewire.VolumePresent, nodewire.VolumeGone, nodewire.VolumeFailed}
 
-	gpuStates  = []string{"ready", "cleaning", "quarantined", "unhealthy", "missing", "unknown"}
+	gpuStates  = []string{nodewire.GPUReady, nodewire.GPUCleaning, nodewire.GPUNeedsReset, nodewire.GPUQuarantined, nodewire.GPUUnhealthy, nodewire.GPUMissing, nodewire.GPUUnknown}
 	gpuModes   = []string{"whole", "mig", "shared", "vgpu"}
 	tokenForm  = regexp.MustCompile(`^[A-Za-z0-9_.:+/-]{1,100}$`)
 	reasonForm = regexp.MustCompile(`^[a-z0-9_]{0,60}$`)
@@ -104,6 +106,15 @@ func clean(r *nodewire.Report) (dropped []string) {
 	}
 	r.Drivers = drivers
 	cleanVolumes(r, drop)
+	r.Excluded, r.Incidents = r.Excluded[:min(len(r.Excluded), maxOrphans)], r.Incidents[:min(len(r.Incidents), maxOrphans)]
+	for i := range r.Excluded {
+		x := &r.Excluded[i]
+		x.PCIAddress, x.Vendor, x.Device, x.Reason = text(x.PCIAddress, 20), text(x.Vendor, 10), text(x.Device, 10), text(x.Reason, maxText)
+	}
+	for i := range r.Incidents {
+		x := &r.Incidents[i]
+		x.ID, x.Kind, x.Message, x.InstanceID, x.AgeSeconds = text(x.ID, 100), text(x.Kind, 60), text(x.Message, maxText), text(x.InstanceID, 64), seconds(x.AgeSeconds)
+	}
 	r.Kinds = slices.DeleteFunc(r.Kinds[:min(len(r.Kinds), maxKinds)], func(k string) bool { return !tokenForm.MatchString(k) })
 	labels := map[string]string{}
 	for k, v := range r.Labels {
@@ -139,12 +150,21 @@ func goodGPU(g nodewire.GPU) bool {
 func cleanGPU(g *nodewire.GPU) {
 	g.Reason = text(g.Reason, maxText)
 	g.Index, g.NUMANode = between(g.Index, 0, 1024), between(g.NUMANode, -1, 1024)
-	// How a known model is cut is ours to know.
-	if m, err := gpu.ModelByKey(g.Model); err == nil {
+	// How a known model is cut is ours to know, but for the number of equal parts.
+	if m, err := gpu.ModelByKey(g.Model); err == nil && !m.Takes(cloud.GPUMode(g.Mode), g.Geometry) {
 		g.Geometry = m.Geometry
 	}
+	g.Wish, g.Driver = text(g.Wish, maxText), text(g.Driver, 60)
+	g.Companions, g.Bundle = g.Companions[:min(len(g.Companions), maxGPUs)], g.Bundle[:min(len(g.Bundle), maxGPUs)]
+	g.VGPUTypes = g.VGPUTypes[:min(len(g.VGPUTypes), maxTypes)]
+	for i, t := range g.VGPUTypes {
+		g.VGPUTypes[i] = nodewire.VGPU{Name: text(t.Name, 100), ID: text(t.ID, 60), Available: between(t.Available, 0, 1024), MemoryMiB: between(t.MemoryMiB, 0, maxMemoryMiB)}
+	}
+	g.Missing = slices.DeleteFunc(g.Missing[:min(len(g.Missing), maxSlices)], func(p nodewire.Place) bool {
+		return !tokenForm.MatchString(p.Profile) || p.SlotStart < 0 || p.SlotEnd > maxSlots || p.SlotStart >= p.SlotEnd
+	})
 	g.Slices = slices.DeleteFunc(g.Slices[:min(len(g.Slices), maxSlices)], func(s nodewire.Slice) bool {
-		return !tokenForm.MatchString(s.Profile) || s.SlotStart < 0 || s.SlotEnd > 8 || s.SlotStart >= s.SlotEnd
+		return !tokenForm.MatchString(s.Profile) || s.SlotStart < 0 || s.SlotEnd > maxSlots || s.SlotStart >= s.SlotEnd
 	})
 	for i := range g.Slices {
 		g.Slices[i].UUID, g.Slices[i].Owner = text(g.Slices[i].UUID, 100), text(g.Slices[i].Owner, 100)

@@ -39,6 +39,7 @@ type card struct {
 	make  int
 	geo   *gpu.Geometry
 	used  gpu.Used
+	org   cloud.OrgID // whose shares are on it
 	ready bool
 }
 
@@ -58,7 +59,7 @@ func newBoard(s Snapshot) *board {
 		for j := range src.GPUs {
 			g := &src.GPUs[j]
 			geo, _ := gpu.GeometryByName(g.Geometry)
-			n.gpus[j] = card{src: g, make: b.intern(g.Model, g.Mode), geo: geo, used: g.Used, ready: g.State == cloud.GPUReady}
+			n.gpus[j] = card{src: g, make: b.intern(g.Model, g.Mode), geo: geo, used: g.Used, org: g.Org, ready: g.State == cloud.GPUReady && !g.Changing}
 		}
 		slices.SortFunc(n.gpus, func(x, y card) int { return bytes.Compare(x.src.ID[:], y.src.ID[:]) })
 		n.measure()
@@ -98,10 +99,17 @@ type pick struct {
 // take books a place and returns what undoes it.
 func (n *node) take(w *want, picks []pick) (undo func()) {
 	picks = slices.Clone(picks) // the caller fills its slice again before an undo
-	before := make([]gpu.Used, len(picks))
+	type was struct {
+		used gpu.Used
+		org  cloud.OrgID
+	}
+	before := make([]was, len(picks))
 	for i, p := range picks {
 		c := &n.gpus[p.card]
-		before[i] = c.used
+		before[i] = was{c.used, c.org}
+		if w.shape.GPUMode == cloud.ModeShared {
+			c.org = w.org
+		}
 		if p.start < 0 {
 			c.used.Mask = 0xff
 		} else {
@@ -114,7 +122,8 @@ func (n *node) take(w *want, picks []pick) (undo func()) {
 	n.version++
 	return func() {
 		for i := len(picks) - 1; i >= 0; i-- {
-			n.gpus[picks[i].card].used = before[i]
+			c := &n.gpus[picks[i].card]
+			c.used, c.org = before[i].used, before[i].org
 		}
 		n.vcpu += w.shape.VCPU
 		n.memory += w.shape.MemoryMiB
@@ -130,7 +139,8 @@ func (n *node) assignment(w *want, picks []pick) Assignment {
 		c := &n.gpus[p.card]
 		d := Device{GPUID: c.src.ID, Mode: w.shape.GPUMode, Profile: w.shape.GPUProfile, Slots: gpu.WholeSlots}
 		if p.start >= 0 {
-			d.Slots = w.cut(c.geo).Profile.At(p.start)
+			cut := w.cut(c.geo)
+			d.Profile, d.Slots = cut.Profile.Class, cut.Profile.At(p.start)
 		} else {
 			d.Profile = gpu.Whole
 		}

@@ -14,6 +14,7 @@ type kindOfAsk struct {
 	kind  cloud.InstanceKind
 	shape cloud.Shape
 	home  cloud.NodeID
+	org   cloud.OrgID // zero where it doesn't matter
 }
 
 // row remembers, for one kind of ask, what each node of its pool offered, until
@@ -91,7 +92,10 @@ func (e *engine) decide(r *Request) Decision {
 }
 
 func (e *engine) row(r *Request) *row {
-	key := kindOfAsk{r.Pool, r.Kind, r.Shape, r.Home}
+	key := kindOfAsk{pool: r.Pool, kind: r.Kind, shape: r.Shape, home: r.Home}
+	if r.Shape.GPUMode == cloud.ModeShared {
+		key.org = r.Org
+	}
 	key.shape.DiskMiB = 0 // not placed by
 	got, ok := e.rows[key]
 	if !ok {

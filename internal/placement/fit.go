@@ -36,10 +36,10 @@ func (n *node) fit(w *want, picks []pick) (score, []pick, bool) {
 			some = 1
 		}
 		hi = pack(some, n.slack)
-	case w.shape.GPUMode == cloud.ModeMIG:
-		hi, picks, ok = n.fitSlices(w, picks)
-	default:
+	case w.shape.GPUMode == cloud.ModeWhole:
 		hi, picks, ok = n.fitWhole(w, picks)
+	default:
+		hi, picks, ok = n.fitSlices(w, picks)
 	}
 	if !ok {
 		return score{}, picks, false
@@ -69,7 +69,7 @@ func (n *node) fitSlices(w *want, picks []pick) (uint64, []pick, bool) {
 		var free int
 		for i := range n.gpus {
 			c := &n.gpus[i]
-			if !c.ready || !w.suits(c) {
+			if !c.ready || !w.suits(c) || !w.joins(c) {
 				continue
 			}
 			cut := w.cut(c.geo)
@@ -79,11 +79,10 @@ func (n *node) fitSlices(w *want, picks []pick) (uint64, []pick, bool) {
 					used = cut.Take(used, p.start)
 				}
 			}
-			start, ok := cut.BestStart(used)
+			start, b, ok := c.bestStart(cut, used)
 			if !ok {
 				continue
 			}
-			b := cut.Breaks(used, start)
 			rest := c.geo.Free(used) - cut.Profile.Slots
 			if key := pack(rest, b.Starts, b.Slots); best.card < 0 || key < bestKey {
 				best, bestKey, free = pick{i, start}, key, rest
@@ -105,7 +104,7 @@ func (n *node) fitWhole(w *want, picks []pick) (uint64, []pick, bool) {
 	count := w.shape.GPUCount
 	var free []int
 	for i := range n.gpus {
-		if c := &n.gpus[i]; c.ready && c.used.Mask == 0 && w.suits(c) {
+		if c := &n.gpus[i]; c.ready && c.used.Mask == 0 && w.suits(c) && w.alone(c) {
 			free = append(free, i)
 		}
 	}

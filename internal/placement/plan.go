@@ -30,7 +30,7 @@ type Assignment struct {
 type Device struct {
 	GPUID   cloud.GPUID
 	Mode    cloud.GPUMode
-	Profile string // "whole", or the MIG profile's class
+	Profile string // "whole", the MIG profile's class, or that of equal parts
 	Slots   cloud.Slots
 }
 
@@ -103,7 +103,15 @@ const (
 	GPUModel        Code = "gpu_model"
 	GPUMode         Code = "gpu_mode"
 	GPUProfile      Code = "gpu_profile"
+	GPULayout       Code = "gpu_layout"
+	GPUBundle       Code = "gpu_bundle"
 	GPUNotReady     Code = "gpu_not_ready"
+	GPUCleaning     Code = "gpu_cleaning"
+	GPUNeedsReset   Code = "gpu_needs_reset"
+	GPUChanging     Code = "gpu_changing"
+	GPUShares       Code = "gpu_shares"
+	SharesNotForVM  Code = "shares_not_for_vm"
+	VGPUForVM       Code = "vgpu_for_vm"
 	GPUMedia        Code = "gpu_media"
 	GPUBusy         Code = "gpu_busy"
 	Fragmented      Code = "gpu_fragmented"
@@ -117,7 +125,9 @@ var codes = []struct {
 }{
 	{PoolEmpty, "", "the pool has no nodes"},
 	{BadShape, "", "the shape is not one that can be placed"},
-	{NotForKind, "", "a virtual machine can't hold a MIG slice: take a whole GPU, or a container"},
+	{NotForKind, "", "a virtual machine can't hold a MIG slice: take a container, a whole GPU, or a MIG-backed vGPU type"},
+	{SharesNotForVM, "", "a virtual machine can't hold a share of a GPU: take a container, a whole GPU, or a vGPU type"},
+	{VGPUForVM, "", "only a virtual machine can hold a virtual GPU: take a VM, a whole GPU, or a MIG slice"},
 	{Behind, "request", "ahead and also waiting"},
 	{NodeNotReady, "node", "not ready"},
 	{NodeDrained, "node", "drained"},
@@ -130,7 +140,13 @@ var codes = []struct {
 	{GPUModel, "GPU", "model differs"},
 	{GPUMode, "GPU", "cut in another way"},
 	{GPUProfile, "GPU", "has no such profile"},
+	{GPULayout, "GPU", "laid out without such a slice"},
+	{GPUBundle, "GPU", "a virtual machine can only get it together with others"},
 	{GPUNotReady, "GPU", "not ready"},
+	{GPUCleaning, "GPU", "being cleaned"},
+	{GPUNeedsReset, "GPU", "waits for a reset"},
+	{GPUChanging, "GPU", "its mode or layout is being changed"},
+	{GPUShares, "GPU", "shared by another organisation"},
 	{GPUMedia, "GPU", "media engines in use"},
 	{GPUBusy, "GPU", "in use"},
 	{Fragmented, "GPU", "fragmented"},

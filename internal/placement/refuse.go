@@ -99,8 +99,12 @@ func (c *card) explain(w *want) (Code, int) {
 		return GPUModel, 0
 	case c.make != w.make:
 		return GPUMode, 0
+	case !w.alone(c):
+		return GPUBundle, 0
 	case !c.ready:
-		return GPUNotReady, 0
+		return c.unready(), 0
+	case !w.joins(c):
+		return GPUShares, 0
 	case w.shape.GPUMode == cloud.ModeWhole:
 		if c.used.Mask != 0 {
 			return GPUBusy, 0
@@ -111,11 +115,16 @@ func (c *card) explain(w *want) (Code, int) {
 	switch {
 	case cut == nil:
 		return GPUProfile, 0
+	case !c.laidOutFor(cut):
+		return GPULayout, 0
 	case c.used.Media && cut.Profile.Media:
 		return GPUMedia, 0
 	}
-	if more := cut.More(c.used); more > 0 {
+	if more := c.more(cut, c.used); more > 0 {
 		return "", more
+	}
+	if c.src.Fixed != nil {
+		return GPUBusy, 0
 	}
 	if c.geo.Fragmented(c.used, cut.Profile.Class) {
 		return Fragmented, 0

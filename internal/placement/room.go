@@ -1,6 +1,9 @@
 package placement
 
-import "github.com/tenon-cloud/tenon/internal/gpu"
+import (
+	"github.com/tenon-cloud/tenon/internal/cloud"
+	"github.com/tenon-cloud/tenon/internal/gpu"
+)
 
 // Room is how many instances like the request would find a place now if nothing
 // else waited, for offers and dry runs.
@@ -59,7 +62,7 @@ func (n *node) allDevices(w *want) int {
 	out := 0
 	for i := range n.gpus {
 		c := n.gpus[i]
-		c.ready, c.used = true, gpu.Used{}
+		c.ready, c.used, c.org = true, gpu.Used{}, cloud.OrgID{}
 		_, devices := c.explain(w)
 		out += devices
 	}

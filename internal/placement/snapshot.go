@@ -33,9 +33,13 @@ type GPU struct {
 	Geometry   string
 	Mode       cloud.GPUMode
 	State      cloud.GPUState
-	Used       gpu.Used // a whole claim holds every slot
-	NUMANode   int      // -1: unknown, which is no node
-	NVLink     []string // PCI addresses of the cards joined to it
+	Used       gpu.Used           // a whole claim holds every slot
+	NUMANode   int                // -1: unknown, which is no node
+	NVLink     []string           // PCI addresses of the cards joined to it
+	Changing   bool               // it is not yet what an operator wants it to be: it takes nothing new
+	Fixed      []cloud.SlicePlace // the only places of its slices; nil: wherever they fit
+	Bundled    bool               // a VM can only get it together with others
+	Org        cloud.OrgID        // whose shares are on it; zero: nobody's
 }
 
 // FromNode makes the engine's view of a node with its cards and their claims.
@@ -54,6 +58,10 @@ func FromNode(n cloud.Node) Node {
 		out.GPUs[i] = GPU{
 			ID: g.ID, PCIAddress: g.PCIAddress, Model: g.Model, Geometry: g.Geometry, Mode: g.Mode, State: g.State,
 			Used: gpu.UsedBy(g.Claims), NUMANode: g.NUMANode, NVLink: g.NVLink,
+			Changing: g.Changing, Fixed: g.Fixed(), Bundled: len(g.Bundle) > 0,
+		}
+		if g.Mode == cloud.ModeShared && len(g.Claims) > 0 {
+			out.GPUs[i].Org = g.Claims[0].OrgID
 		}
 	}
 	return out
@@ -62,6 +70,7 @@ func FromNode(n cloud.Node) Node {
 // Request is something that wants a place.
 type Request struct {
 	InstanceID cloud.InstanceID
+	Org        cloud.OrgID // shares of one card are one organisation's at a time
 	Kind       cloud.InstanceKind
 	Shape      cloud.Shape
 	Pool       string // empty: any pool without simulated nodes

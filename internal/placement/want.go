@@ -10,19 +10,17 @@ import (
 // want is a shape made ready for looking at many nodes.
 type want struct {
 	kind  cloud.InstanceKind
+	org   cloud.OrgID
 	home  cloud.NodeID // zero: any
 	shape cloud.Shape
 	make  int
-	cuts  [2]struct {
-		geo *gpu.Geometry
-		cut gpu.Cut
-	}
-	bad Code // set: it can be placed nowhere
+	cuts  []gpu.Cutting
+	bad   Code // set: it can be placed nowhere
 }
 
 func newWant(b *board, r *Request) *want {
 	s := r.Shape
-	w := &want{kind: r.Kind, home: r.Home, shape: s, make: b.intern(s.GPUModel, s.GPUMode)}
+	w := &want{kind: r.Kind, org: r.Org, home: r.Home, shape: s, make: b.intern(s.GPUModel, s.GPUMode)}
 	if s.GPUCount < 0 || s.VCPU < 0 || s.MemoryMiB < 0 {
 		w.bad = BadShape
 	}
@@ -34,25 +32,18 @@ func newWant(b *board, r *Request) *want {
 		if s.GPUProfile != gpu.Whole && s.GPUProfile != "" {
 			w.bad = BadShape
 		}
-	case cloud.ModeMIG:
-		known := false
-		for i, name := range []string{gpu.MIG8, gpu.MIG4} {
-			geo, err := gpu.GeometryByName(name)
-			if err != nil {
-				continue
-			}
-			if cut, ok := geo.Cut(s.GPUProfile); ok {
-				w.cuts[i].geo, w.cuts[i].cut = geo, cut
-				known = true
-			}
-		}
-		if !known {
-			w.bad = BadShape
-		} else if r.Kind == cloud.KindVM {
-			w.bad = NotForKind
-		}
 	default:
-		w.bad = BadShape
+		w.cuts = gpu.Cuttings(s.GPUMode, s.GPUProfile)
+		switch {
+		case len(w.cuts) == 0:
+			w.bad = BadShape
+		case r.Kind == cloud.KindVM && s.GPUMode == cloud.ModeMIG:
+			w.bad = NotForKind
+		case r.Kind == cloud.KindVM && s.GPUMode == cloud.ModeShared:
+			w.bad = SharesNotForVM
+		case r.Kind != cloud.KindVM && r.Kind != "" && s.GPUMode == cloud.ModeVGPU:
+			w.bad = VGPUForVM
+		}
 	}
 	return w
 }
@@ -60,8 +51,8 @@ func newWant(b *board, r *Request) *want {
 // cut is the asked profile on a geometry; nil when it has none.
 func (w *want) cut(geo *gpu.Geometry) *gpu.Cut {
 	for i := range w.cuts {
-		if w.cuts[i].geo == geo && geo != nil {
-			return &w.cuts[i].cut
+		if w.cuts[i].Geometry == geo && geo != nil {
+			return &w.cuts[i].Cut
 		}
 	}
 	return nil

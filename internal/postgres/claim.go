@@ -69,7 +69,7 @@ func PlacementLock(ctx context.Context, q Querier, instances []cloud.InstanceID,
 		})
 		return err
 	})
-	batch.Queue(`SELECT id, node_id, mode, geometry, state = 'ready' FROM gpu WHERE id = ANY($1) ORDER BY id FOR UPDATE`, uuids(cards)).Query(func(rows pgx.Rows) error {
+	batch.Queue(`SELECT id, node_id, mode, geometry, state = 'ready' AND settled FROM gpu WHERE id = ANY($1) ORDER BY id FOR UPDATE`, uuids(cards)).Query(func(rows pgx.Rows) error {
 		var id cloud.GPUID
 		var c CardRow
 		_, err := pgx.ForEachRow(rows, []any{&id, &c.NodeID, &c.Mode, &c.Geometry, &c.Ready}, func() error {

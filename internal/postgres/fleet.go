@@ -20,7 +20,11 @@ type FleetGPU struct {
 	NUMANode   int
 	NVLink     []string
 	Taken      []cloud.Slots
-	Media      bool // its media engines are held
+	Media      bool               // its media engines are held
+	Changing   bool               // it is not yet what an operator wishes
+	Layout     []cloud.SlicePlace // fixed places, but for those that are missing; nil: anywhere
+	Bundled    bool               // a VM can only get it together with others
+	Others     bool               // shares of it are another organisation's
 }
 
 // FleetNode is a node with what is free on it.
@@ -48,16 +52,19 @@ func FleetFree(ctx context.Context, q Querier) ([]FleetNode, error) {
 		SELECT node_id, node_name, pool_id, pool_name, pool_simulated, node_state, drained, node_simulated,
 			vcpu_total, memory_total_mib, free_vcpu, free_memory_mib,
 			gpu_id, COALESCE(pci_address, ''), COALESCE(model, ''), COALESCE(geometry, ''), COALESCE(mode, ''), COALESCE(gpu_state, ''),
-			COALESCE(numa_node, -1), COALESCE(nvlink, '{}'), taken, cardinality(media) > 0, kinds
-		FROM fleet_free() JOIN fleet_kinds() USING (node_id)
+			COALESCE(numa_node, -1), COALESCE(nvlink, '{}'), taken, cardinality(media) > 0, kinds,
+			NOT COALESCE(c.settled, true), COALESCE(c.layout, '[]'), COALESCE(c.missing, '[]'), COALESCE(c.bundled, false), COALESCE(c.others, false)
+		FROM fleet_free() JOIN fleet_kinds() USING (node_id) LEFT JOIN fleet_cards() c USING (gpu_id)
 		ORDER BY node_id, gpu_id`)
 	var out []FleetNode
 	var n FleetNode
 	var g FleetGPU
 	var taken pgtype.Multirange[pgtype.Range[pgtype.Int4]]
+	var layout, missing []cloud.SlicePlace
 	_, err := pgx.ForEachRow(rows, []any{&n.ID, &n.Name, &n.PoolID, &n.PoolName, &n.PoolSimulated, &n.State, &n.Drained, &n.Simulated,
 		&n.VCPU, &n.MemoryMiB, &n.FreeVCPU, &n.FreeMemoryMiB,
-		&g.ID, &g.PCIAddress, &g.Model, &g.Geometry, &g.Mode, &g.State, &g.NUMANode, &g.NVLink, &taken, &g.Media, &n.Kinds}, func() error {
+		&g.ID, &g.PCIAddress, &g.Model, &g.Geometry, &g.Mode, &g.State, &g.NUMANode, &g.NVLink, &taken, &g.Media, &n.Kinds,
+		&g.Changing, &layout, &missing, &g.Bundled, &g.Others}, func() error {
 		if len(out) == 0 || out[len(out)-1].ID != n.ID {
 			out = append(out, n)
 		}
@@ -65,7 +72,7 @@ func FleetFree(ctx context.Context, q Querier) ([]FleetNode, error) {
 			return nil
 		}
 		card := g
-		card.Taken = nil
+		card.Taken, card.Layout = nil, cloud.Shown(layout, missing)
 		for _, r := range taken {
 			card.Taken = append(card.Taken, cloud.Slots{Start: int(r.Lower.Int32), End: int(r.Upper.Int32)})
 		}
@@ -99,9 +106,10 @@ func Capacity(ctx context.Context, q Querier) ([]CapacityRow, error) {
 		SELECT g.model, g.simulated, count(*) AS total,
 			count(*) FILTER (WHERE g.state = 'ready' AND `+nodeWell+`) AS healthy,
 			count(*) FILTER (WHERE k.slots IS NOT NULL) AS used,
-			count(*) FILTER (WHERE g.state = 'ready' AND `+nodeWell+` AND NOT n.drained AND k.slots IS NULL) AS free,
-			COALESCE(sum(CASE WHEN g.geometry = 'mig4' THEN 4 ELSE 8 END) FILTER (WHERE g.mode = 'mig'), 0)::int AS slots_total,
-			COALESCE(sum(k.slots) FILTER (WHERE g.mode = 'mig'), 0)::int AS slots_used
+			count(*) FILTER (WHERE g.state = 'ready' AND `+nodeWell+` AND NOT n.drained AND g.settled AND k.slots IS NULL) AS free,
+			COALESCE(sum(CASE WHEN g.geometry = 'mig4' THEN 4 WHEN g.geometry ~ '^(share|vgpu)[0-9]+$' THEN substring(g.geometry from '[0-9]+')::int ELSE 8 END)
+				FILTER (WHERE g.mode <> 'whole'), 0)::int AS slots_total,
+			COALESCE(sum(k.slots) FILTER (WHERE g.mode <> 'whole'), 0)::int AS slots_used
 		FROM gpu g JOIN node n ON n.id = g.node_id AND n.forgotten_at IS NULL
 		LEFT JOIN LATERAL (SELECT sum(upper(c.slots) - lower(c.slots)) AS slots FROM gpu_claim c WHERE c.gpu_id = g.id) k ON true
 		GROUP BY g.model, g.simulated ORDER BY g.model, g.simulated`)

@@ -5,7 +5,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tenon-cloud/tenon/internal/cloud"
 )
@@ -21,8 +20,26 @@ const (
 
 const gpuSelect = `
 	SELECT g.id, g.node_id, n.name AS node_name, g.uuid, g.pci_address, g.index, g.model, g.geometry, g.mode, ` + gpuState + ` AS state,
-		` + gpuReason + ` AS reason, g.memory_mib, g.numa_node, g.nvlink, g.simulated, ` + nodeWell + ` AS node_well, n.drained AS node_drained
+		` + gpuReason + ` AS reason, g.memory_mib, g.numa_node, g.nvlink, g.simulated,
+		g.vendor, g.device, g.driver, g.modes, g.companions, g.bundle, g.vgpu_types, g.slices, g.missing, NOT g.settled AS changing, g.wish_reason, g.wished_at, g.recover, g.recovered,
+		COALESCE(g.desired_mode, '') AS desired_mode, g.desired_geometry, g.desired_layout, g.desired_shares, g.desired_vgpu_type, ` + nodeWell + ` AS node_well, n.drained AS node_drained
 	FROM gpu g JOIN node n ON n.id = g.node_id AND n.forgotten_at IS NULL`
+
+// gpuRow is a card with its wish, as the columns lie.
+type gpuRow struct {
+	cloud.GPU
+	DesiredMode     cloud.GPUMode
+	DesiredGeometry string
+	DesiredLayout   []cloud.SlicePlace
+	DesiredShares   int
+	DesiredVGPUType string `db:"desired_vgpu_type"`
+}
+
+func gpuScan(row pgx.CollectableRow) (cloud.GPU, error) {
+	r, err := pgx.RowToStructByNameLax[gpuRow](row)
+	r.Wish = cloud.CardWish{Mode: r.DesiredMode, Geometry: r.DesiredGeometry, Layout: r.DesiredLayout, Shares: r.DesiredShares, VGPUType: r.DesiredVGPUType}
+	return r.GPU, err
+}
 
 // GPUFilter narrows a list; zero fields do not.
 type GPUFilter struct {
@@ -36,7 +53,7 @@ func GPUList(ctx context.Context, q Querier, f GPUFilter, after cloud.GPUID, lim
 	rows, _ := q.Query(ctx, gpuSelect+`
 		WHERE g.id > $1 AND ($2::uuid IS NULL OR g.node_id = $2) AND ($3 = '' OR g.model = $3) AND ($4 = '' OR `+gpuState+` = $4)
 		ORDER BY g.id LIMIT $5`, after.UUID(), f.Node, f.Model, string(f.State), limit)
-	out, err := pgx.CollectRows(rows, pgx.RowToStructByNameLax[cloud.GPU])
+	out, err := pgx.CollectRows(rows, gpuScan)
 	if err != nil {
 		return nil, wrap("list GPUs", err)
 	}
@@ -46,7 +63,7 @@ func GPUList(ctx context.Context, q Querier, f GPUFilter, after cloud.GPUID, lim
 // GPUGet finds a card by its id or by the driver's UUID, with claims.
 func GPUGet(ctx context.Context, q Querier, ref Ref) (cloud.GPU, error) {
 	rows, _ := q.Query(ctx, gpuSelect+` WHERE g.id = $1 OR g.uuid = $2`, ref.ID, ref.Name)
-	out, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByNameLax[cloud.GPU])
+	out, err := pgx.CollectExactlyOneRow(rows, gpuScan)
 	if err != nil {
 		return out, wrap("get GPU", err)
 	}
@@ -81,68 +98,17 @@ func claimsFill(ctx context.Context, q Querier, list []cloud.GPU) error {
 	return nil
 }
 
-// GPUsReported writes the cards that a node sees, as tenon_node. A card is the
-// one at its PCI address; one that is no longer seen is missing, with its claims
-// held. With probed false the list is not to be trusted: no card comes or goes,
-// and all are unknown (case C5).
-func GPUsReported(ctx context.Context, q Querier, node cloud.NodeID, list []cloud.GPU, probed bool) (changed bool, err error) {
-	// Cards are locked by id, everywhere; a node may list them in any order.
-	const lock = `SELECT FROM gpu WHERE node_id = $1 ORDER BY id FOR NO KEY UPDATE`
-	if !probed {
-		if _, err := q.Exec(ctx, lock, node); err != nil {
-			return false, wrap("lock cards", err)
-		}
-		tag, err := q.Exec(ctx, `
-			UPDATE gpu SET state = 'unknown', reason = 'the probe of the node''s cards failed', updated_at = now()
-			WHERE node_id = $1 AND state <> 'unknown'`, node)
-		return tag.RowsAffected() > 0, wrap("keep cards", err)
-	}
-	seen := make([]string, len(list))
-	b := &pgx.Batch{}
-	b.Queue(lock, node)
-	for i, g := range list {
-		seen[i] = g.PCIAddress
-		b.Queue(`
-			INSERT INTO gpu AS g (id, node_id, uuid, pci_address, index, model, geometry, mode, state, reason, memory_mib, numa_node, nvlink, simulated)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
-			ON CONFLICT (node_id, pci_address) DO UPDATE SET
-				uuid = excluded.uuid, index = excluded.index, model = excluded.model, geometry = excluded.geometry, mode = excluded.mode,
-				state = excluded.state, reason = excluded.reason, memory_mib = excluded.memory_mib, numa_node = excluded.numa_node,
-				nvlink = excluded.nvlink, simulated = excluded.simulated, updated_at = now()
-			WHERE (g.uuid, g.index, g.model, g.geometry, g.mode, g.state, g.reason, g.memory_mib, g.numa_node, g.nvlink, g.simulated)
-				IS DISTINCT FROM (excluded.uuid, excluded.index, excluded.model, excluded.geometry, excluded.mode, excluded.state,
-					excluded.reason, excluded.memory_mib, excluded.numa_node, excluded.nvlink, excluded.simulated)`,
-			uuid.Must(uuid.NewV7()), node, g.UUID, g.PCIAddress, g.Index, g.Model, g.Geometry, g.Mode, g.State, g.Reason, g.MemoryMiB, g.NUMANode,
-			orEmpty(g.NVLink), g.Simulated).Exec(noting(&changed))
-	}
-	b.Queue(`
-		UPDATE gpu SET state = 'missing', reason = 'the node no longer sees this card', updated_at = now()
-		WHERE node_id = $1 AND state <> 'missing' AND NOT pci_address = ANY($2)`, node, seen).Exec(noting(&changed))
-	return changed, wrap("keep cards", q.SendBatch(ctx, b).Close())
-}
-
-func noting(changed *bool) func(pgconn.CommandTag) error {
-	return func(tag pgconn.CommandTag) error {
-		*changed = *changed || tag.RowsAffected() > 0
-		return nil
-	}
-}
-
-func orEmpty(s []string) []string {
-	if s == nil {
-		return []string{}
-	}
-	return s
-}
-
 // NodesFill gives nodes their cards, with claims.
 func NodesFill(ctx context.Context, q Querier, nodes []cloud.Node) error {
 	rows, _ := q.Query(ctx, gpuSelect+` WHERE g.node_id = ANY($1) ORDER BY g.node_id, g.pci_address`, nodeUUIDs(nodes))
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByNameLax[cloud.GPU])
+	list, err := pgx.CollectRows(rows, gpuScan)
 	if err != nil {
 		return wrap("list nodes' GPUs", err)
 	}
 	if err := claimsFill(ctx, q, list); err != nil {
+		return err
+	}
+	if err := excludedFill(ctx, q, nodes); err != nil {
 		return err
 	}
 	at := make(map[cloud.NodeID]int, len(nodes))

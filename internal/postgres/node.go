@@ -179,6 +179,7 @@ type Assignment struct {
 	Devices    []AssignedDevice
 	Volumes    []AssignedVolume
 	Remove     []string // ids of what nobody assigned and an operator let go
+	Cards      []AssignedCard
 }
 
 // AssignmentGet reads a node's whole assignment in one snapshot, as tenon_node.
@@ -211,6 +212,10 @@ func AssignmentGet(ctx context.Context, q Querier, id cloud.NodeID) (Assignment,
 	})
 	b.Queue(`SELECT what FROM node_removal WHERE node_id = $1 ORDER BY what`, id).Query(func(rows pgx.Rows) (err error) {
 		out.Remove, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		return err
+	})
+	b.Queue(cardsAssignedSQL, id).Query(func(rows pgx.Rows) (err error) {
+		out.Cards, err = pgx.CollectRows(rows, pgx.RowToStructByPos[AssignedCard])
 		return err
 	})
 	return out, wrap("read an assignment", q.SendBatch(ctx, b).Close())

@@ -14,6 +14,7 @@ import (
 // Waiting is an instance in the queue.
 type Waiting struct {
 	ID         cloud.InstanceID
+	OrgID      cloud.OrgID
 	ProjectID  cloud.ProjectID
 	Kind       cloud.InstanceKind
 	Shape      cloud.Shape
@@ -46,7 +47,7 @@ const homeSQL = `
 func QueueRead(ctx context.Context, q Querier, limit int) (QueueSnapshot, error) {
 	var out QueueSnapshot
 	rows, _ := q.Query(ctx, `
-		SELECT i.id, i.project_id, i.kind, i.gpu_count, i.gpu_model, i.gpu_mode, i.gpu_profile, i.vcpu, i.memory_mib, i.disk_mib,
+		SELECT i.id, i.org_id, i.project_id, i.kind, i.gpu_count, i.gpu_model, i.gpu_mode, i.gpu_profile, i.vcpu, i.memory_mib, i.disk_mib,
 			p.name, i.generation, i.queued_at, i.reason, i.message, h.id, COALESCE(h.name, ''), COALESCE(h.state, '')
 		FROM instance i JOIN pool p ON p.id = i.pool_id
 		LEFT JOIN LATERAL (`+homeSQL+`) h ON true
@@ -54,7 +55,7 @@ func QueueRead(ctx context.Context, q Querier, limit int) (QueueSnapshot, error)
 		ORDER BY i.queued_at, i.id LIMIT $1`, limit)
 	var err error
 	out.Waiting, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (w Waiting, err error) {
-		err = row.Scan(&w.ID, &w.ProjectID, &w.Kind, &w.Shape.GPUCount, &w.Shape.GPUModel, &w.Shape.GPUMode, &w.Shape.GPUProfile,
+		err = row.Scan(&w.ID, &w.OrgID, &w.ProjectID, &w.Kind, &w.Shape.GPUCount, &w.Shape.GPUModel, &w.Shape.GPUMode, &w.Shape.GPUProfile,
 			&w.Shape.VCPU, &w.Shape.MemoryMiB, &w.Shape.DiskMiB, &w.Pool, &w.Generation, &w.QueuedAt, &w.Reason, &w.Message,
 			&w.Home, &w.HomeName, &w.HomeState)
 		return w, err
@@ -94,20 +95,22 @@ func QueueRead(ctx context.Context, q Querier, limit int) (QueueSnapshot, error)
 	})
 	var cards []cloud.GPU
 	batch.Queue(`
-		SELECT g.id, g.node_id, g.pci_address, g.model, g.geometry, g.mode, g.state, g.numa_node, CASE WHEN $2 THEN g.nvlink ELSE '{}' END
+		SELECT g.id, g.node_id, g.pci_address, g.model, g.geometry, g.mode, g.state, g.numa_node, CASE WHEN $2 THEN g.nvlink ELSE '{}' END,
+			NOT g.settled, COALESCE(g.desired_mode, ''), g.desired_layout, g.missing, g.bundle
 		FROM gpu g JOIN node n ON n.id = g.node_id JOIN pool p ON p.id = n.pool_id
 		WHERE n.forgotten_at IS NULL AND p.name = ANY($1)
 		ORDER BY g.id`, pools, joined).Query(func(rows pgx.Rows) (err error) {
 		cards, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (g cloud.GPU, err error) {
-			err = row.Scan(&g.ID, &g.NodeID, &g.PCIAddress, &g.Model, &g.Geometry, &g.Mode, &g.State, &g.NUMANode, &g.NVLink)
+			err = row.Scan(&g.ID, &g.NodeID, &g.PCIAddress, &g.Model, &g.Geometry, &g.Mode, &g.State, &g.NUMANode, &g.NVLink,
+				&g.Changing, &g.Wish.Mode, &g.Wish.Layout, &g.Missing, &g.Bundle)
 			return g, err
 		})
 		return err
 	})
 	claims := map[cloud.GPUID][]cloud.Claim{}
-	batch.Queue(`SELECT gpu_id, profile, lower(slots), upper(slots) FROM gpu_claim`).Query(func(rows pgx.Rows) error {
+	batch.Queue(`SELECT gpu_id, org_id, profile, lower(slots), upper(slots) FROM gpu_claim`).Query(func(rows pgx.Rows) error {
 		var c cloud.Claim
-		_, err := pgx.ForEachRow(rows, []any{&c.GPUID, &c.Profile, &c.Slots.Start, &c.Slots.End}, func() error {
+		_, err := pgx.ForEachRow(rows, []any{&c.GPUID, &c.OrgID, &c.Profile, &c.Slots.Start, &c.Slots.End}, func() error {
 			claims[c.GPUID] = append(claims[c.GPUID], c)
 			return nil
 		})

@@ -110,7 +110,7 @@ func (s *Scheduler) round(ctx context.Context) (lost int, err error) {
 	requests := make([]placement.Request, len(snap.Waiting))
 	for i, w := range snap.Waiting {
 		waiting[w.ID] = w
-		requests[i] = placement.Request{InstanceID: w.ID, Kind: w.Kind, Shape: w.Shape, Pool: w.Pool, Order: w.QueuedAt.UnixMicro(), Home: w.Home}
+		requests[i] = placement.Request{InstanceID: w.ID, Org: w.OrgID, Kind: w.Kind, Shape: w.Shape, Pool: w.Pool, Order: w.QueuedAt.UnixMicro(), Home: w.Home}
 	}
 	fleet := placement.Snapshot{Nodes: make([]placement.Node, len(snap.Nodes))}
 	for i, n := range snap.Nodes {

@@ -210,6 +210,50 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
+        /**
+         * Say what a card is to be
+         * @description Its mode, and for one that MIG cuts its layout. Its node makes it so and reports what it reads back; until then nothing new is placed on it. Refused while anything of it is held.
+         */
+        patch: operations["gpu.update"];
+        trace?: never;
+    };
+    "/v1/gpus/{gpu}/incidents": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List what went wrong with a card
+         * @description Newest first; at most 200.
+         */
+        get: operations["gpu.incidents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/gpus/{gpu}/recover": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Have a card checked and offered again
+         * @description For one that is quarantined, unhealthy, missing or waits for a reset. Its node checks it; only one that passes is offered again.
+         */
+        post: operations["gpu.recover"];
+        delete?: never;
+        options?: never;
+        head?: never;
         patch?: never;
         trace?: never;
     };
@@ -407,6 +451,26 @@ export interface paths {
         options?: never;
         head?: never;
         patch?: never;
+        trace?: never;
+    };
+    "/v1/nodes/{node}/gpus": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Say what several cards of a node are to be
+         * @description Each by itself: one that can't be changed keeps nothing from the others, and has its problem in its result.
+         */
+        patch: operations["node.update_gpus"];
         trace?: never;
     };
     "/v1/nodes/{node}/orphans/{orphan}": {
@@ -1261,6 +1325,12 @@ export interface components {
             /** @description created, placed, running, stopped, failed… */
             verb: string;
         };
+        ExcludedDevice: {
+            device: string;
+            pci_address: string;
+            reason: string;
+            vendor: string;
+        };
         ExecTicket: {
             /** Format: date-time */
             expires_at: string;
@@ -1349,8 +1419,20 @@ export interface components {
             slot_start: number;
         };
         GPU: {
+            /** @description Cards that a VM can only get together with it */
+            bundle: string[];
+            /** @description It is not yet what is wished: it takes nothing new */
+            changing: boolean;
+            /** @description An operator asked for a check that its node has not made yet */
+            checking: boolean;
             /** @description Live holds */
             claims: components["schemas"]["Claim"][];
+            /** @description Functions that go to a VM with it */
+            companions: string[];
+            /** @description PCI device id */
+            device?: string;
+            /** @description Of its function, on its node */
+            driver?: string;
             /** @description Where a slice could start now, by profile */
             free: components["schemas"]["FreePlace"][];
             geometry: string;
@@ -1362,10 +1444,14 @@ export interface components {
             index: number;
             /** Format: int64 */
             memory_mib: number;
+            /** @description Places of its layout that its driver doesn't show */
+            missing: components["schemas"]["GPUPlace"][];
             /** @enum {string} */
             mode: "whole" | "mig" | "shared" | "vgpu";
             model: string;
             model_name: string;
+            /** @description That it can be in on its node; none: the node doesn't say */
+            modes: string[];
             node: string;
             node_id: string;
             /**
@@ -1379,19 +1465,62 @@ export interface components {
             /** @description Why it is not ready */
             reason?: string;
             simulated: boolean;
+            /** @description That exist on it now */
+            slices: components["schemas"]["GPUSlice"][];
             /**
              * Format: int64
              * @description Memory slots of its geometry
              */
             slots: number;
             /** @enum {string} */
-            state: "ready" | "cleaning" | "quarantined" | "unhealthy" | "missing" | "unknown";
+            state: "ready" | "cleaning" | "needs_reset" | "quarantined" | "unhealthy" | "missing" | "unknown";
             uuid: string;
+            /** @description PCI vendor id */
+            vendor?: string;
+            /** @description That its host driver offers */
+            vgpu_types: components["schemas"]["VGPUType"][];
+            /** @description What an operator wants it to be */
+            wish?: components["schemas"]["GPUWish"];
+            /** @description Why not, as its node says */
+            wish_reason?: string;
+        };
+        GPUIncident: {
+            /**
+             * @description none: an application's fault, the card stays; needs_reset: nothing new before a reset; out: the card is unhealthy
+             * @enum {string}
+             */
+            action: "none" | "needs_reset" | "out";
+            /** Format: date-time */
+            at: string;
+            id: string;
+            /** @description Whose program it was, where that is known */
+            instance_id?: string;
+            /** @description xid, fell_off_bus, row_remap_pending, row_remap_failure, missing_slice, reset_failed */
+            kind: string;
+            message: string;
+            /** Format: date-time */
+            received_at: string;
+            /**
+             * Format: int64
+             * @description NVIDIA's number
+             */
+            xid?: number;
         };
         GPUMetrics: {
             items: components["schemas"]["GPUSample"][];
             /** @description Nodes that could not be asked; their cards are missing here, not idle */
             unreachable?: string[];
+        };
+        GPUPlace: {
+            profile: string;
+            profile_name: string;
+            /**
+             * Format: int64
+             * @description One past the last
+             */
+            slot_end: number;
+            /** Format: int64 */
+            slot_start: number;
         };
         GPUSample: {
             /** Format: date-time */
@@ -1407,6 +1536,58 @@ export interface components {
             /** Format: double */
             temperature_c: number;
             uuid: string;
+        };
+        GPUSlice: {
+            /** @description The platform did not make it: it is shown and never touched */
+            foreign: boolean;
+            /** Format: int64 */
+            memory_mib?: number;
+            profile: string;
+            profile_name: string;
+            /**
+             * Format: int64
+             * @description One past the last
+             */
+            slot_end: number;
+            /** Format: int64 */
+            slot_start: number;
+            uuid: string;
+        };
+        GPUUpdate: {
+            /** @description Fixed slices of a card that MIG cuts; an empty list: slices are made as they are placed */
+            layout?: components["schemas"]["LayoutEntry"][];
+            /**
+             * @description How it is divided
+             * @enum {string}
+             */
+            mode?: "whole" | "mig" | "shared" | "vgpu";
+            /**
+             * Format: int64
+             * @description Of a shared card: how many, 2 to 8
+             */
+            shares?: number;
+            /** @description Of a card in mode vgpu: one of its vgpu_types; empty: MIG-backed */
+            vgpu_type?: string;
+        };
+        GPUUpdateResult: {
+            /** @description Its node has been told, or it is so already */
+            applied: boolean;
+            card?: components["schemas"]["GPU"];
+            /** @description As it was named in the request */
+            gpu: string;
+            /** @description Why it is unchanged */
+            problem?: components["schemas"]["Problem"];
+        };
+        GPUWish: {
+            /** @description Its fixed slices; empty: made as they are placed */
+            layout: components["schemas"]["GPUPlace"][];
+            /** @enum {string} */
+            mode: "whole" | "mig" | "shared" | "vgpu";
+            /** Format: int64 */
+            shares?: number;
+            vgpu_type?: string;
+            /** Format: date-time */
+            wished_at?: string;
         };
         Image: {
             /** Format: date-time */
@@ -1681,8 +1862,28 @@ export interface components {
             /** @default default */
             pool: string;
         };
+        LayoutEntry: {
+            /**
+             * Format: int64
+             * @description How many; 1 when left out
+             */
+            count?: number;
+            /** @description In any spelling that is known for the card: 1g.10gb, 3g.39gb, 1g+me */
+            profile: string;
+            /**
+             * Format: int64
+             * @description Exactly there; anywhere when left out
+             */
+            slot_start?: number;
+        };
         ListFlavor: {
             items: components["schemas"]["Flavor"][];
+        };
+        ListGPUIncident: {
+            items: components["schemas"]["GPUIncident"][];
+        };
+        ListGPUUpdateResult: {
+            items: components["schemas"]["GPUUpdateResult"][];
         };
         ListNodeStay: {
             items: components["schemas"]["NodeStay"][];
@@ -1740,6 +1941,24 @@ export interface components {
             /** @description Yours in it; absent for an operator who looks in from outside */
             role?: string;
         };
+        NamedGPUUpdate: {
+            /** @description Id, UUID or PCI address */
+            gpu: string;
+            /** @description Fixed slices of a card that MIG cuts; an empty list: slices are made as they are placed */
+            layout?: components["schemas"]["LayoutEntry"][];
+            /**
+             * @description How it is divided
+             * @enum {string}
+             */
+            mode?: "whole" | "mig" | "shared" | "vgpu";
+            /**
+             * Format: int64
+             * @description Of a shared card: how many, 2 to 8
+             */
+            shares?: number;
+            /** @description Of a card in mode vgpu: one of its vgpu_types; empty: MIG-backed */
+            vgpu_type?: string;
+        };
         Node: {
             /**
              * Format: int64
@@ -1760,6 +1979,8 @@ export interface components {
             drivers?: {
                 [key: string]: string;
             };
+            /** @description Functions that look like GPUs and are not offered */
+            excluded: components["schemas"]["ExcludedDevice"][];
             /**
              * Format: date-time
              * @description Since when what may restart elsewhere is known not to run on it
@@ -1807,6 +2028,9 @@ export interface components {
             vcpu: number;
             /** @description It ends by itself what may restart elsewhere, once it has lost contact */
             watchdog: boolean;
+        };
+        NodeGPUsUpdate: {
+            gpus: components["schemas"]["NamedGPUUpdate"][];
         };
         NodeStay: {
             /** @description Name; operators see no more of a tenant's instance */
@@ -2257,6 +2481,17 @@ export interface components {
             /** @description Platform operator: sees the fleet, sets prices */
             operator: boolean;
         };
+        VGPUType: {
+            /**
+             * Format: int64
+             * @description How many can be made now
+             */
+            available: number;
+            id: string;
+            /** Format: int64 */
+            memory_mib?: number;
+            name: string;
+        };
         Volume: {
             id: string;
             message?: string;
@@ -2576,7 +2811,7 @@ export interface operations {
                 /** @description Name or id */
                 node?: string;
                 model?: string;
-                state?: "ready" | "cleaning" | "quarantined" | "unhealthy" | "missing" | "unknown";
+                state?: "ready" | "cleaning" | "needs_reset" | "quarantined" | "unhealthy" | "missing" | "unknown";
             };
             header?: never;
             path?: never;
@@ -2637,6 +2872,112 @@ export interface operations {
         parameters: {
             query?: never;
             header?: never;
+            path: {
+                /** @description Id or UUID */
+                gpu: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GPU"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "gpu.update": {
+        parameters: {
+            query?: {
+                /** @description Say what would be, and change nothing */
+                dry_run?: boolean;
+            };
+            header?: never;
+            path: {
+                /** @description Id or UUID */
+                gpu: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["GPUUpdate"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GPU"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "gpu.incidents": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or UUID */
+                gpu: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListGPUIncident"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "gpu.recover": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key again gives the first answer */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 /** @description Id or UUID */
                 gpu: string;
@@ -3038,6 +3379,45 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "node.update_gpus": {
+        parameters: {
+            query?: {
+                /** @description Say what would be, and change nothing */
+                dry_run?: boolean;
+            };
+            header?: never;
+            path: {
+                /** @description Name or id */
+                node: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NodeGPUsUpdate"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListGPUUpdateResult"];
+                };
             };
             /** @description A problem */
             default: {

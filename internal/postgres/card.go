@@ -1,0 +1,112 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tenon-cloud/tenon/internal/cloud"
+)
+
+// GPULock locks a card and, before it, its node, as an operator. Until the
+// transaction ends nobody places on the card.
+func GPULock(ctx context.Context, q Querier, node cloud.NodeID, id cloud.GPUID) error {
+	b := &pgx.Batch{}
+	b.Queue(`SELECT FROM node WHERE id = $1 FOR NO KEY UPDATE`, node)
+	b.Queue(`SELECT FROM gpu WHERE id = $1 FOR NO KEY UPDATE`, id)
+	return wrap("lock a card", q.SendBatch(ctx, b).Close())
+}
+
+// CardWishPut writes what a locked card is to be, as an operator: its node is told
+// by the assignment's next generation.
+func CardWishPut(ctx context.Context, q Querier, g cloud.GPU, by cloud.UserID, at time.Time) error {
+	w := g.Wish
+	_, err := q.Exec(ctx, `
+		WITH told AS (UPDATE node SET generation = generation + 1 WHERE id = $2 RETURNING generation)
+		UPDATE gpu SET desired_mode = $3, desired_geometry = $4, desired_layout = $5, desired_shares = $6, desired_vgpu_type = $7,
+			wish_generation = told.generation, wished_at = $8, wished_by = $9
+		FROM told WHERE id = $1`,
+		g.ID, g.NodeID, w.Mode, w.Geometry, jsonList(w.Layout), w.Shares, w.VGPUType, at, by)
+	return wrap("wish for a card", err)
+}
+
+// CardRecover asks a locked card's node to check it again, as an operator.
+func CardRecover(ctx context.Context, q Querier, g cloud.GPU) (asked int64, err error) {
+	err = q.QueryRow(ctx, `
+		WITH told AS (UPDATE node SET generation = generation + 1 WHERE id = $2 RETURNING generation)
+		UPDATE gpu SET recover = greatest(recover, recovered) + 1 FROM told WHERE id = $1 RETURNING recover`, g.ID, g.NodeID).Scan(&asked)
+	return asked, wrap("ask for a card's check", err)
+}
+
+// AssignedCard is what a card of a node is to be.
+type AssignedCard struct {
+	PCIAddress string
+	Mode       string
+	Geometry   string
+	Layout     []cloud.SlicePlace
+	Shares     int
+	VGPUType   string
+	Recover    int64
+}
+
+// cardsAssignedSQL lists the cards of which anybody wants anything. One without a
+// wish stays in the mode that it is in.
+const cardsAssignedSQL = `
+	SELECT pci_address, COALESCE(desired_mode, mode), CASE WHEN desired_mode IS NULL THEN geometry ELSE desired_geometry END,
+		desired_layout, desired_shares, desired_vgpu_type, recover
+	FROM gpu WHERE node_id = $1 AND (desired_mode IS NOT NULL OR recover > 0) ORDER BY pci_address`
+
+// ExcludedReported keeps which functions a node does not offer, as tenon_node.
+func ExcludedReported(ctx context.Context, q Querier, node cloud.NodeID, list []cloud.Excluded) error {
+	seen := make([]string, len(list))
+	b := &pgx.Batch{}
+	for i, x := range list {
+		seen[i] = x.PCIAddress
+		b.Queue(`
+			INSERT INTO gpu_excluded AS e (node_id, pci_address, vendor, device, reason) VALUES ($1, $2, $3, $4, $5)
+			ON CONFLICT (node_id, pci_address) DO UPDATE SET vendor = excluded.vendor, device = excluded.device, reason = excluded.reason
+			WHERE (e.vendor, e.device, e.reason) IS DISTINCT FROM (excluded.vendor, excluded.device, excluded.reason)`,
+			node, x.PCIAddress, x.Vendor, x.Device, x.Reason)
+	}
+	b.Queue(`DELETE FROM gpu_excluded WHERE node_id = $1 AND NOT pci_address = ANY($2)`, node, seen)
+	return wrap("keep excluded devices", q.SendBatch(ctx, b).Close())
+}
+
+// excludedFill gives nodes what they don't offer.
+func excludedFill(ctx context.Context, q Querier, nodes []cloud.Node) error {
+	rows, _ := q.Query(ctx, `SELECT node_id, pci_address, vendor, device, reason FROM gpu_excluded WHERE node_id = ANY($1) ORDER BY node_id, pci_address`, nodeUUIDs(nodes))
+	at := make(map[cloud.NodeID]int, len(nodes))
+	for i := range nodes {
+		at[nodes[i].ID], nodes[i].Excluded = i, nil
+	}
+	var id cloud.NodeID
+	var x cloud.Excluded
+	_, err := pgx.ForEachRow(rows, []any{&id, &x.PCIAddress, &x.Vendor, &x.Device, &x.Reason}, func() error {
+		n := &nodes[at[id]]
+		n.Excluded = append(n.Excluded, x)
+		return nil
+	})
+	return wrap("list excluded devices", err)
+}
+
+// CardCondition is what about a card may need a person.
+type CardCondition struct {
+	ID      cloud.GPUID
+	Node    string
+	Address string
+	Model   string
+	State   cloud.GPUState
+	Reason  string
+	Missing int // slices of its layout that its driver does not show
+}
+
+// CardConditionList reads the cards that are out or not whole.
+func CardConditionList(ctx context.Context, q Querier) ([]CardCondition, error) {
+	rows, _ := q.Query(ctx, `
+		SELECT g.id, n.name, g.pci_address, g.model, g.state, g.reason, jsonb_array_length(g.missing)
+		FROM gpu g JOIN node n ON n.id = g.node_id AND n.forgotten_at IS NULL
+		WHERE g.state IN ('needs_reset', 'quarantined', 'unhealthy', 'missing') OR g.missing <> '[]' ORDER BY g.id`)
+	out, err := pgx.CollectRows(rows, pgx.RowToStructByPos[CardCondition])
+	return out, wrap("read cards' conditions", err)
+}

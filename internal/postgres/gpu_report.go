@@ -1,0 +1,105 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tenon-cloud/tenon/internal/cloud"
+)
+
+// reportedSQL keeps what a node says of a card at an address: of what was there,
+// only what it says otherwise is written.
+const reportedSQL = `
+	INSERT INTO gpu AS g (id, node_id, pci_address, uuid, index, model, geometry, mode, state, reason, memory_mib, numa_node, nvlink, simulated,
+		vendor, device, driver, modes, companions, bundle, vgpu_types, slices, missing, wish_reason, recovered, said_generation)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26)
+	ON CONFLICT (node_id, pci_address) DO UPDATE SET
+		uuid = excluded.uuid, index = excluded.index, model = excluded.model, geometry = excluded.geometry, mode = excluded.mode,
+		state = excluded.state, reason = excluded.reason, memory_mib = excluded.memory_mib, numa_node = excluded.numa_node,
+		nvlink = excluded.nvlink, simulated = excluded.simulated, vendor = excluded.vendor, device = excluded.device, driver = excluded.driver,
+		modes = excluded.modes, companions = excluded.companions, bundle = excluded.bundle, vgpu_types = excluded.vgpu_types, slices = excluded.slices,
+		missing = excluded.missing, wish_reason = excluded.wish_reason, recovered = excluded.recovered, said_generation = excluded.said_generation, updated_at = now()
+	WHERE (g.uuid, g.index, g.model, g.geometry, g.mode, g.state, g.reason, g.memory_mib, g.numa_node, g.nvlink, g.simulated,
+			g.vendor, g.device, g.driver, g.modes, g.companions, g.bundle, g.vgpu_types, g.slices, g.missing, g.wish_reason, g.recovered)
+		IS DISTINCT FROM (excluded.uuid, excluded.index, excluded.model, excluded.geometry, excluded.mode, excluded.state, excluded.reason,
+			excluded.memory_mib, excluded.numa_node, excluded.nvlink, excluded.simulated, excluded.vendor, excluded.device, excluded.driver, excluded.modes,
+			excluded.companions, excluded.bundle, excluded.vgpu_types, excluded.slices, excluded.missing, excluded.wish_reason, excluded.recovered)
+		OR g.said_generation < g.wish_generation AND excluded.said_generation >= g.wish_generation`
+
+// GPUsReported writes the cards that a node sees, as tenon_node. A card is the
+// one at its PCI address; one that is no longer seen is missing, with its claims
+// held. With probed false the list is not to be trusted: no card comes or goes,
+// and all are unknown (case C5). generation is that of the assignment, of this
+// era, that the node held when it looked; 0: of another era.
+func GPUsReported(ctx context.Context, q Querier, node cloud.NodeID, generation int64, list []cloud.GPU, probed bool) (changed bool, err error) {
+	// Cards are locked by id, everywhere; a node may list them in any order.
+	held := map[string]cloud.GPU{}
+	b := &pgx.Batch{}
+	b.Queue(`SELECT FROM gpu WHERE node_id = $1 ORDER BY id FOR NO KEY UPDATE`, node)
+	if probed {
+		b.Queue(`SELECT pci_address, mode, geometry FROM gpu g WHERE node_id = $1 AND EXISTS (SELECT FROM gpu_claim k WHERE k.gpu_id = g.id)`, node).
+			Query(func(rows pgx.Rows) error {
+				var g cloud.GPU
+				_, err := pgx.ForEachRow(rows, []any{&g.PCIAddress, &g.Mode, &g.Geometry}, func() error {
+					held[g.PCIAddress] = g
+					return nil
+				})
+				return err
+			})
+	}
+	if err := q.SendBatch(ctx, b).Close(); err != nil {
+		return false, wrap("lock cards", err)
+	}
+	if !probed {
+		tag, err := q.Exec(ctx, `
+			UPDATE gpu SET state = 'unknown', reason = 'the probe of the node''s cards failed', updated_at = now()
+			WHERE node_id = $1 AND state <> 'unknown'`, node)
+		return tag.RowsAffected() > 0, wrap("keep cards", err)
+	}
+	seen := make([]string, len(list))
+	b = &pgx.Batch{}
+	for i, g := range list {
+		seen[i] = g.PCIAddress
+		// What is held can't change under its holder, whatever the card says now.
+		if h, ok := held[g.PCIAddress]; ok && (h.Mode != g.Mode || h.Geometry != g.Geometry) {
+			g.State = cloud.GPUQuarantined
+			g.Reason = fmt.Sprintf("it is held in mode %s (%s), and its node finds it in mode %s (%s)", h.Mode, h.Geometry, g.Mode, g.Geometry)
+			g.Mode, g.Geometry = h.Mode, h.Geometry
+		}
+		b.Queue(reportedSQL, uuid.Must(uuid.NewV7()), node, g.PCIAddress, g.UUID, g.Index, g.Model, g.Geometry, g.Mode, g.State, g.Reason, g.MemoryMiB, g.NUMANode,
+			orEmpty(g.NVLink), g.Simulated, g.Vendor, g.Device, g.Driver, orEmpty(g.Modes), orEmpty(g.Companions), orEmpty(g.Bundle), jsonList(g.VGPUTypes),
+			jsonList(g.Slices), jsonList(g.Missing), g.WishReason, g.Recovered, generation).Exec(noting(&changed))
+	}
+	b.Queue(`
+		UPDATE gpu SET state = 'missing', reason = 'the node no longer sees this card', updated_at = now()
+		WHERE node_id = $1 AND state <> 'missing' AND NOT pci_address = ANY($2)`, node, seen).Exec(noting(&changed))
+	return changed, wrap("keep cards", q.SendBatch(ctx, b).Close())
+}
+
+func noting(changed *bool) func(pgconn.CommandTag) error {
+	return func(tag pgconn.CommandTag) error {
+		*changed = *changed || tag.RowsAffected() > 0
+		return nil
+	}
+}
+
+func orEmpty[T any](s []T) []T {
+	if s == nil {
+		return []T{}
+	}
+	return s
+}
+
+// jsonList writes a list for a jsonb column; no list is an empty one.
+func jsonList[T any](s []T) json.RawMessage {
+	raw, err := json.Marshal(orEmpty(s))
+	if err != nil {
+		return json.RawMessage("[]") // plain fields can't fail to encode
+	}
+	return raw
+}
