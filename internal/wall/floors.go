@@ -23,7 +23,7 @@ var floors = map[string]int{
 	"internal/httpapi": 4, "internal/nodeapi": 4, "internal/gateway": 4, "internal/replica": 4, "internal/cli": 4,
 	"internal/agent": node, "internal/hypervisor": node, "internal/device": node, "internal/image": node, "internal/network": node, "internal/volume": node,
 	"internal/devcloud": wiring, "internal/backup": wiring, "cmd": wiring,
-	"internal/cloudtest": aid, "internal/pgtest": aid, "internal/looptest": aid, "internal/hypervisor/hvtest": aid, "internal/device/pci/recorded": aid, "internal/proof": aid, "internal/wall": aid, "deploy": aid,
+	"internal/cloudtest": aid, "internal/pgtest": aid, "internal/looptest": aid, "internal/hypervisor/hvtest": aid, "internal/device/pci/recorded": aid, "internal/device/nvml/simnvml": aid, "internal/proof": aid, "internal/wall": aid, "deploy": aid,
 }
 
 // sideways are the imports between packages of one floor, each with its reason.
@@ -107,6 +107,7 @@ var reserves = []reserve{
 	{"github.com/containerd/containerd/", []string{"internal/hypervisor/containerd", "internal/image"}, "only hypervisor/containerd and image know containerd"},
 	{"github.com/digitalocean/go-libvirt", []string{"internal/hypervisor/libvirt"}, "only hypervisor/libvirt knows libvirt"},
 	{"github.com/NVIDIA/go-nvml/", []string{"internal/device/nvml"}, "only device/nvml knows NVML"},
+	{"github.com/NVIDIA/nvidia-container-toolkit/", []string{"internal/device/nvml"}, "only device/nvml knows nvcdi"},
 	{"github.com/distribution/distribution/", []string{"internal/registry"}, "only registry knows the registry's library"},
 	{"github.com/spf13/cobra", []string{"internal/cli", "cmd"}, "only the command lines know cobra"},
 	{"C", []string{"internal/device/nvml"}, "the agent's NVML binding is the only cgo"},

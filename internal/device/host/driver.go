@@ -24,8 +24,9 @@ var (
 // between boots. Every answer is a reading: what a call that changes something
 // says is never taken for its effect.
 type Driver interface {
-	// Cards lists the cards that the driver has now. An error or an empty list
-	// says nothing of the cards that were there before.
+	// Cards lists the cards that the driver has now: not those that it lost, nor
+	// those of other drivers. An error or an empty list says nothing of the cards
+	// that were there before.
 	Cards(ctx context.Context) ([]DriverCard, error)
 	// Profiles lists how a card that is in MIG mode may be cut, with every place
 	// that the hardware takes. Empty while the mode is off.
@@ -43,8 +44,11 @@ type Driver interface {
 	// Reset resets a card that nothing uses.
 	Reset(ctx context.Context, card string) error
 	// Defaults puts back what a tenant may have changed: ECC on where the card
-	// has it, persistence mode, compute mode, clocks and power limit.
+	// has it (pending until a reset), compute mode, clocks and power limit.
 	Defaults(ctx context.Context, card string) error
+	// SetPersistence has the driver keep a card's state while nobody has it open:
+	// on for containers and MIG, off before a bind to vfio-pci.
+	SetPersistence(ctx context.Context, card string, on bool) error
 	// Samples measures every card, and every GPU instance that can be.
 	Samples(ctx context.Context) ([]DriverSample, error)
 	// Watch tells of events until ctx ends; fresh news only.

@@ -189,6 +189,9 @@ func finish(ledger MIGLedger, boot, card string, wish MIGWish, r MIGReading, rea
 	if mode := r.Card.MIG; wish.On != mode.Current && wish.On == mode.Pending {
 		reasons = append(reasons, fmt.Sprintf("MIG mode %s is pending: it comes with a reset of the card, or a reboot", onOff(wish.On)))
 	}
+	if len(out.Missing) > 0 && len(reasons) == 0 {
+		reasons = append(reasons, "what was made is gone again")
+	}
 	slices.Sort(reasons)
 	out.Wish = strings.Join(slices.Compact(reasons), "; ")
 	return out, nil

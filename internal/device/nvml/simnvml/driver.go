@@ -337,7 +337,19 @@ func (c *card) restart() {
 	}
 }
 
-// Defaults puts ECC and persistence back.
+// SetPersistence does what it says.
+func (d *Driver) SetPersistence(_ context.Context, address string, on bool) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c, err := d.find(address)
+	if err != nil {
+		return err
+	}
+	c.Persistence = on
+	return nil
+}
+
+// Defaults puts ECC back, pending until a reset.
 func (d *Driver) Defaults(_ context.Context, address string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -345,7 +357,7 @@ func (d *Driver) Defaults(_ context.Context, address string) error {
 	if err != nil {
 		return err
 	}
-	c.ECC.Pending, c.Persistence = c.ECC.Capable, true
+	c.ECC.Pending = c.ECC.Capable
 	return nil
 }
 
