@@ -18,13 +18,16 @@ func Open() (host.Driver, error) {
 	return nil, fmt.Errorf("load NVIDIA's management library: this agent was built without cgo; build it where gcc is installed: %w", host.ErrNoDriver)
 }
 
-// CDI fails likewise.
+// CDI writes no specs without the library.
 type CDI struct {
-	DriverRoot, Hook, Kind string
-	Log                    *slog.Logger
+	Dir, Kind, DriverRoot, Hook string
+	Log                         *slog.Logger
 }
 
-// Write fails.
-func (CDI) Write(context.Context, string) ([]string, error) {
-	return nil, fmt.Errorf("write CDI specs: this agent was built without cgo: %w", host.ErrNoDriver)
+// Present fails.
+func (CDI) Present(_ context.Context, owner string, _, _ []string) ([]string, error) {
+	return nil, fmt.Errorf("write the CDI spec of %s: this agent was built without cgo: %w", owner, host.ErrNoDriver)
 }
+
+// Withdraw has nothing to take away.
+func (CDI) Withdraw(context.Context, string) error { return nil }

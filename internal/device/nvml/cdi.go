@@ -6,26 +6,32 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/NVIDIA/nvidia-container-toolkit/pkg/nvcdi"
 	"tags.cncf.io/container-device-interface/pkg/parser"
+	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/tenon-cloud/tenon/internal/device/host"
 )
 
-// CDI writes the specs by which containers get NVIDIA's devices: nvcdi knows the
-// driver's libraries, device nodes and MIG capabilities. The kind is our own, so
-// that a spec that the host's owner made for its own use is in nobody's way.
+// CDI writes the specs by which containers get NVIDIA's devices, one file an
+// owner: nvcdi knows the driver's libraries, device nodes and MIG capabilities.
+// The kind is our own, so that a spec that the host's owner made for other use is
+// in nobody's way.
 type CDI struct {
+	Dir        string // of the specs, which the container engine reads
+	Kind       string // vendor/class, of this cloud
 	DriverRoot string // empty: /
 	Hook       string // nvidia-cdi-hook; empty: where packages put it
-	Kind       string // vendor/class: tenon.nvidia/gpu
 	Log        *slog.Logger
+
+	lib nvml.Interface // nil: the host's; tests have another
 }
 
 // toLog is nvcdi's idea of a log. It warns of every library that a driver has not
@@ -46,20 +52,23 @@ func (l toLog) Tracef(f string, a ...any)   { l.line(fmt.Sprintf(f, a...)) }
 
 const usualHook = "/usr/bin/nvidia-cdi-hook"
 
-// Write makes the spec of every card and MIG device that there is now, in dir,
-// and lists the names that containers may ask for: by UUID, the same that a
-// claim says. It is called again after slices were made or destroyed.
-func (c CDI) Write(_ context.Context, dir string) ([]string, error) {
+// Present writes the spec of an owner's devices, each by the UUID of a card or a
+// MIG device, and gives their names in that order. Several owners may have the
+// same card, each with its own settings.
+func (c CDI) Present(_ context.Context, owner string, uuids, env []string) ([]string, error) {
+	fail := func(err error) ([]string, error) {
+		return nil, fmt.Errorf("write the CDI spec of %s: %w", owner, err)
+	}
 	vendor, class, ok := strings.Cut(c.Kind, "/")
 	if !ok {
-		return nil, fmt.Errorf("write CDI specs: kind %q is not vendor/class", c.Kind)
+		return fail(fmt.Errorf("kind %q is not vendor/class", c.Kind))
 	}
 	hook := c.Hook
 	if hook == "" {
 		hook = usualHook
 	}
 	if _, err := os.Stat(hook); err != nil {
-		return nil, fmt.Errorf("write CDI specs: containers need nvidia-cdi-hook, of the package nvidia-container-toolkit-base: %w: %w", host.ErrNoDriver, err)
+		return fail(fmt.Errorf("containers need nvidia-cdi-hook, of the package nvidia-container-toolkit-base: %w: %w", host.ErrNoDriver, err))
 	}
 	root := c.DriverRoot
 	if root == "" {
@@ -67,31 +76,69 @@ func (c CDI) Write(_ context.Context, dir string) ([]string, error) {
 	}
 	namer, err := nvcdi.NewDeviceNamer(nvcdi.DeviceNameStrategyUUID)
 	if err != nil {
-		return nil, fmt.Errorf("write CDI specs: %w", err)
+		return fail(err)
 	}
-	lib, err := nvcdi.New(
+	options := []nvcdi.Option{
 		nvcdi.WithMode(nvcdi.ModeNvml), nvcdi.WithDriverRoot(root), nvcdi.WithNVIDIACDIHookPath(hook), nvcdi.WithDeviceNamers(namer),
 		nvcdi.WithVendor(vendor), nvcdi.WithClass(class), nvcdi.WithLogger(toLog{c.Log}),
-	)
-	if err != nil {
-		return nil, fmt.Errorf("write CDI specs: %w", err)
 	}
-	spec, err := lib.GetSpec("all")
+	if c.lib != nil {
+		options = append(options, nvcdi.WithNvmlLib(c.lib), nvcdi.WithFeatureFlags(nvcdi.FeatureDisableNvsandboxUtils))
+	}
+	lib, err := nvcdi.New(options...)
 	if err != nil {
-		return nil, fmt.Errorf("write CDI specs: %w", err)
+		return fail(err)
+	}
+	spec, err := lib.GetSpec(uuids...)
+	if err != nil {
+		return fail(err)
+	}
+	raw := spec.Raw()
+	if raw.Devices, err = ownDevices(raw.Devices, owner, uuids, env); err != nil {
+		return fail(err)
 	}
 	var names []string
-	for _, d := range spec.Raw().Devices {
-		if d.Name != "all" { // nobody is given everything
-			names = append(names, parser.QualifiedName(vendor, class, d.Name))
-		}
+	for _, d := range raw.Devices {
+		names = append(names, parser.QualifiedName(vendor, class, d.Name))
 	}
-	if len(names) == 0 {
-		return nil, errors.New("write CDI specs: the driver lists no device")
-	}
-	slices.Sort(names)
-	if err := spec.Save(filepath.Join(dir, strings.ReplaceAll(c.Kind, "/", "-")+".json")); err != nil {
-		return nil, fmt.Errorf("write CDI specs: %w", err)
+	if err := spec.Save(c.path(owner)); err != nil {
+		return fail(err)
 	}
 	return names, nil
+}
+
+// ownDevices renames the devices for their owner, in the order asked for, and
+// adds its settings. A device that nvcdi did not tell of is an error: a container
+// must not start with less than it was given.
+func ownDevices(devices []specs.Device, owner string, uuids, env []string) ([]specs.Device, error) {
+	var out []specs.Device
+	for i, uuid := range uuids {
+		found := false
+		for _, d := range devices {
+			if d.Name != uuid {
+				continue
+			}
+			found = true
+			d.Name = fmt.Sprintf("%s-%d", owner, i)
+			d.ContainerEdits.Env = append(append([]string(nil), d.ContainerEdits.Env...), env...)
+			out = append(out, d)
+			break
+		}
+		if !found {
+			return nil, fmt.Errorf("the driver lists no device %s: %w", uuid, host.ErrNoCard)
+		}
+	}
+	return out, nil
+}
+
+// Withdraw takes an owner's spec away; idempotent.
+func (c CDI) Withdraw(_ context.Context, owner string) error {
+	if err := os.Remove(c.path(owner)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the CDI spec of %s: %w", owner, err)
+	}
+	return nil
+}
+
+func (c CDI) path(owner string) string {
+	return filepath.Join(c.Dir, strings.ReplaceAll(c.Kind, "/", "-")+"-"+owner+".json")
 }
