@@ -1,0 +1,446 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenon-cloud/tenon/internal/device"
+	"github.com/tenon-cloud/tenon/internal/device/pci"
+	"github.com/tenon-cloud/tenon/internal/gpu"
+	"github.com/tenon-cloud/tenon/internal/nodewire"
+)
+
+// scan is one look at the host and what it says of each card.
+type scan struct {
+	inv   pci.Inventory
+	cards map[string]*view // by PCI address
+	// driverErr: the vendor's driver has cards and couldn't be asked.
+	driverErr error
+}
+
+// view is one card in a scan.
+type view struct {
+	card   pci.Card
+	driver *DriverCard
+	mig    *MIGReading
+	made   []made
+	vgpu   nodewire.VGPU // type of a card in mode vgpu
+	places int           // that it has of that type
+	rec    cardRecord
+	gpu    nodewire.GPU
+}
+
+// softDomain is where parents of mediated devices are shown that are no PCI
+// functions; no host has a bus there.
+const softDomain = 0xffff
+
+func isSoft(a pci.Address) bool { return a.Domain == softDomain }
+
+// look reads everything. An error means that nothing is known.
+func (b *Board) look(ctx context.Context) (*scan, error) {
+	inv, err := pci.Scan(b.cfg.Sys, b.cfg.Options)
+	if err != nil {
+		return nil, err
+	}
+	if len(inv.Unread) > 0 {
+		return nil, fmt.Errorf("read devices: %s", strings.Join(inv.Unread, "; "))
+	}
+	for i, name := range b.cfg.Parents {
+		for _, p := range inv.Parents {
+			if p.Name == name {
+				inv.Cards = append(inv.Cards, pci.Card{
+					Function: pci.Function{Address: pci.Address{Domain: softDomain, Bus: uint8(i)}, NUMANode: -1, Group: -1}, //nolint:gosec // a handful
+					Parents:  []pci.Parent{p}, Partitioned: true, Whole: pci.Verdict{Reason: "it is offered by its vGPUs alone"},
+					Reset: pci.Verdict{OK: true},
+				})
+			}
+		}
+	}
+	s := &scan{inv: inv, cards: map[string]*view{}}
+	listed, driverErr := b.driverCards(ctx)
+	holds := b.ledger.read().Holds
+	for _, c := range inv.Cards {
+		address := c.Function.Address.String()
+		v := &view{card: c, made: madeOn(inv, c)}
+		s.cards[address] = v
+		if d, ok := listed[address]; ok {
+			v.driver = &d
+		} else if b.cfg.Driver != nil && c.Function.Driver == b.cfg.DriverName && !c.Function.Dead {
+			if s.driverErr = driverErr; driverErr == nil {
+				s.driverErr = fmt.Errorf("%s: %w", address, ErrNoCard)
+			}
+		}
+		if v.rec, err = b.recordOf(c, v.driver); err != nil {
+			return nil, err
+		}
+		b.describe(ctx, s, v, holds)
+	}
+	return s, nil
+}
+
+func (b *Board) driverCards(ctx context.Context) (map[string]DriverCard, error) {
+	out := map[string]DriverCard{}
+	if b.cfg.Driver == nil {
+		return out, nil
+	}
+	list, err := b.cfg.Driver.Cards(ctx)
+	for _, c := range list {
+		out[c.PCIAddress] = c
+	}
+	return out, err
+}
+
+// recordOf finds what is kept of a card. Another card in its place is another.
+func (b *Board) recordOf(c pci.Card, d *DriverCard) (cardRecord, error) {
+	address := c.Function.Address.String()
+	rec := b.ledger.card(address)
+	next := rec
+	if rec.UUID == "" || rec.ID != c.Function.ID || d != nil && rec.DriverUUID != "" && rec.DriverUUID != d.UUID {
+		next = cardRecord{ID: c.Function.ID, UUID: b.ledger.cardUUID(address, c.Function.ID)}
+		if d != nil {
+			next.UUID = d.UUID
+		}
+	}
+	if d != nil {
+		next.DriverUUID, next.MemoryMiB, next.Module, next.NVSwitch = d.UUID, d.MemoryMiB, d.Module, d.NVSwitch
+	}
+	if reflect.DeepEqual(next, rec) {
+		return rec, nil
+	}
+	if next.UUID == rec.UUID {
+		return next, b.ledger.changeCard(address, func(r *cardRecord) {
+			r.DriverUUID, r.MemoryMiB, r.Module, r.NVSwitch = next.DriverUUID, next.MemoryMiB, next.Module, next.NVSwitch
+		})
+	}
+	return next, b.ledger.changeCard(address, func(r *cardRecord) { *r = next })
+}
+
+// describe fills in what is reported of a card.
+func (b *Board) describe(ctx context.Context, s *scan, v *view, holds map[string]hold) {
+	f, rec := v.card.Function, v.rec
+	g := &v.gpu
+	*g = nodewire.GPU{
+		UUID: rec.UUID, PCIAddress: f.Address.String(), Vendor: fmt.Sprintf("%04x", f.ID.Vendor), Device: fmt.Sprintf("%04x", f.ID.Device),
+		NUMANode: f.NUMANode, Driver: f.Driver, Recovered: rec.Recovered, State: nodewire.GPUReady, Simulated: isSoft(f.Address),
+	}
+	for _, c := range v.card.Companions {
+		g.Companions = append(g.Companions, c.Address.String())
+	}
+	for _, a := range v.card.Bundle {
+		g.Bundle = append(g.Bundle, a.String())
+	}
+	model, err := gpu.ModelByPCI(g.Vendor, g.Device)
+	if err == nil && strings.HasPrefix(model.Key, "pci-") && v.driver != nil {
+		if m, err := gpu.ModelByName(v.driver.Name); err == nil {
+			model = m
+		}
+	}
+	g.Model, g.Geometry, g.MemoryMiB = model.Key, model.Geometry, model.MemoryMiB
+	switch {
+	case rec.MemoryMiB > 0:
+		g.MemoryMiB = rec.MemoryMiB
+	case g.MemoryMiB == 0:
+		for _, bar := range f.BARs {
+			g.MemoryMiB = max(g.MemoryMiB, int64(bar.Bytes>>20)) //nolint:gosec // far below
+		}
+	}
+	if v.driver != nil {
+		g.NVLink = v.driver.NVLink
+	} else if rec.Last != nil {
+		g.NVLink = rec.Last.NVLink
+	}
+	b.modeOf(ctx, v, holds)
+	g.Modes = b.modesOf(v)
+	b.stateOf(ctx, s, v, holds)
+	b.mu.Lock()
+	g.Wish = b.wishes[g.PCIAddress]
+	b.mu.Unlock()
+}
+
+// modeOf reads back which mode a card is in, with what exists of it.
+func (b *Board) modeOf(ctx context.Context, v *view, holds map[string]hold) {
+	g, rec := &v.gpu, v.rec
+	g.Mode = "whole"
+	types := typesOf(v.card)
+	if rec.Last != nil {
+		for _, t := range rec.Last.VGPUTypes {
+			if _, ok := typeByName(types, t.ID); !ok {
+				t.Available = 0
+				types = append(types, t)
+			}
+		}
+	}
+	g.VGPUTypes = types
+	switch {
+	case v.driver != nil && v.driver.MIG.Current:
+		g.Mode = "mig"
+		if rec.Wish != nil && rec.Wish.Mode == "vgpu" && rec.Wish.VGPUType == "" {
+			g.Mode = "vgpu"
+		}
+		r, err := ReadMIG(ctx, b.cfg.Driver, g.PCIAddress)
+		if err != nil {
+			g.State, g.Reason = nodewire.GPUUnknown, err.Error()
+			return
+		}
+		v.mig = &r
+		owned := b.ledger.Owned(g.PCIAddress)
+		g.Slices = SlicesOf(r, owned, b.cfg.BootID)
+		for i := range g.Slices {
+			g.Slices[i].Owner = ownerOf(holds, g.PCIAddress, func(p part) bool {
+				s := g.Slices[i]
+				return p.Slice != nil && p.Slice.Profile == s.Profile && p.Slice.SlotStart == s.SlotStart && !s.Foreign
+			})
+		}
+		if rec.Wish != nil {
+			g.Missing = MissingOf(rec.Wish.Layout, r, owned, b.cfg.BootID)
+		}
+	case v.card.Partitioned || len(v.made) > 0 || rec.Switched == "vgpu":
+		g.Mode = "vgpu"
+		b.describeVGPUs(v, holds)
+	case rec.Switched == "shared":
+		g.Mode, g.Geometry = "shared", fmt.Sprintf("share%d", rec.Shares)
+	}
+}
+
+// describeVGPUs shows ours at their places, and others' at those that are left.
+func (b *Board) describeVGPUs(v *view, holds map[string]hold) {
+	g := &v.gpu
+	name := v.rec.VGPUType
+	if name == "" && len(v.made) > 0 {
+		name = v.made[0].typ
+	}
+	var ok bool
+	if v.vgpu, ok = typeByName(g.VGPUTypes, name); !ok {
+		return
+	}
+	v.places = places(v.card, v.vgpu, v.made, g.MemoryMiB)
+	g.Geometry = fmt.Sprintf("vgpu%d", v.places)
+	taken := map[int]bool{}
+	var foreign []made
+	for _, m := range v.made {
+		found := false
+		for owner, h := range holds {
+			for i, p := range h.Parts {
+				if p.Card == g.PCIAddress && (p.Mediated != nil && p.Mediated.UUID == m.uuid || p.Virtual != nil && p.Virtual.Address.String() == m.vf && p.Virtual.Type == m.typ) {
+					d := h.Devices[i]
+					taken[d.SlotStart], found = true, true
+					g.Slices = append(g.Slices, nodewire.Slice{UUID: m.name(), Profile: "vgpu", SlotStart: d.SlotStart, SlotEnd: d.SlotEnd, Owner: owner, MemoryMiB: v.vgpu.MemoryMiB})
+				}
+			}
+		}
+		if !found {
+			foreign = append(foreign, m)
+		}
+	}
+	for slot := v.places - 1; slot >= 0 && len(foreign) > 0; slot-- {
+		if !taken[slot] {
+			g.Slices = append(g.Slices, nodewire.Slice{UUID: foreign[0].name(), Profile: "vgpu", SlotStart: slot, SlotEnd: slot + 1, Foreign: true, MemoryMiB: v.vgpu.MemoryMiB})
+			foreign = foreign[1:]
+		}
+	}
+	slices.SortFunc(g.Slices, func(a, b nodewire.Slice) int { return a.SlotStart - b.SlotStart })
+}
+
+func ownerOf(holds map[string]hold, card string, is func(part) bool) string {
+	for owner, h := range holds {
+		for _, p := range h.Parts {
+			if p.Card == card && is(p) {
+				return owner
+			}
+		}
+	}
+	return ""
+}
+
+// modesOf lists what the card can be here.
+func (b *Board) modesOf(v *view) []string {
+	var out []string
+	container := v.driver != nil && b.cfg.CDI != nil
+	if !isSoft(v.card.Function.Address) && (container || v.card.Whole.OK || v.card.Partitioned) {
+		out = append(out, "whole")
+	}
+	if v.driver != nil && v.driver.MIG.Capable {
+		out = append(out, "mig")
+	}
+	if container {
+		out = append(out, "shared")
+	}
+	if len(v.gpu.VGPUTypes) > 0 || v.card.Function.Total > 0 && v.card.Function.Driver == b.cfg.DriverName {
+		out = append(out, "vgpu")
+	}
+	return out
+}
+
+// stateOf says whether a card takes new work. Only a ready one does.
+func (b *Board) stateOf(ctx context.Context, s *scan, v *view, holds map[string]hold) {
+	g, rec, f := &v.gpu, v.rec, v.card.Function
+	address := g.PCIAddress
+	cleaning := ownerOf(holds, address, func(part) bool { return true })
+	releasing := false
+	for _, h := range holds {
+		releasing = releasing || h.Releasing && slices.Contains(h.cards(), address)
+	}
+	b.changeHealth(func(h *Health, now time.Duration) {
+		if !isSoft(f.Address) {
+			h.Present(address, g.UUID, !f.Dead, now)
+		}
+		if v.driver != nil {
+			h.Read(*v.driver, now)
+		}
+		if v.mig != nil {
+			h.Missing(address, g.UUID, g.Missing, now)
+		}
+	})
+	b.mu.Lock()
+	state, reason := b.health.State(address)
+	b.mu.Unlock()
+	set := func(state, reason string) { g.State, g.Reason = state, reason }
+	switch {
+	case g.State == nodewire.GPUUnknown:
+	case releasing || rec.Phase == nodewire.GPUCleaning:
+		set(nodewire.GPUCleaning, "it is being cleaned and checked")
+	case rec.Phase == nodewire.GPUQuarantined:
+		set(nodewire.GPUQuarantined, rec.Reason)
+	case state != nodewire.GPUReady:
+		set(state, reason)
+	case b.cfg.Driver != nil && f.Driver == b.cfg.DriverName && v.driver == nil:
+		set(nodewire.GPUUnknown, fmt.Sprintf("the probe failed: %v", s.driverErr))
+	case g.Mode == "vgpu" && (rec.VGPUType == "" || v.places == 0) && v.mig == nil:
+		set(nodewire.GPUQuarantined, "no vGPU type was chosen for it")
+	case f.Driver == vfioDriver && cleaning == "":
+		if why := b.foreignUse(ctx, f); why != "" {
+			set(nodewire.GPUQuarantined, why)
+		}
+	case !v.card.Whole.OK && g.Mode == "whole":
+		g.Reason = "not for virtual machines: " + v.card.Whole.Reason
+	}
+}
+
+// foreignUse names who has a card that we did not give away.
+func (b *Board) foreignUse(ctx context.Context, f pci.Function) string {
+	if b.cfg.Holders == nil {
+		return ""
+	}
+	who, err := b.cfg.Holders(ctx, b.deviceFiles(f, -1))
+	switch {
+	case err != nil:
+		return "who uses it is unknown: " + err.Error()
+	case len(who) > 0:
+		return "it is used by " + processes(who) + ", which Tenon did not start"
+	}
+	return ""
+}
+
+// Inventory lists the cards. What can't be read stays as it was, unknown; what
+// was there and is gone is missing; neither is ever just absent.
+func (b *Board) Inventory(ctx context.Context) (device.Inventory, error) {
+	s, err := b.look(ctx)
+	if err != nil {
+		b.mu.Lock()
+		last := slices.Clone(b.last)
+		b.mu.Unlock()
+		if len(last) == 0 {
+			return device.Inventory{}, fmt.Errorf("read cards: %w", err)
+		}
+		for i := range last {
+			last[i].State, last[i].Reason = nodewire.GPUUnknown, "the probe failed: "+err.Error()
+		}
+		return device.Inventory{GPUs: last}, nil
+	}
+	list, excluded := b.offered(s)
+	list = append(list, b.absent(s)...)
+	sortGPUs(list)
+	for i := range list {
+		list[i].Index = i
+	}
+	b.mu.Lock()
+	b.last, b.excluded = list, excluded
+	b.mu.Unlock()
+	return device.Inventory{GPUs: slices.Clone(list), OK: s.driverErr == nil}, b.keep(list)
+}
+
+// offered parts the cards from those that nobody here can use.
+func (b *Board) offered(s *scan) (list []nodewire.GPU, out []nodewire.Excluded) {
+	for _, e := range s.inv.Excluded {
+		out = append(out, excludedOf(e.Function, e.Reason))
+	}
+	for _, c := range s.inv.Cards {
+		v := s.cards[c.Function.Address.String()]
+		if len(v.gpu.Modes) == 0 && !b.isHeld(v.gpu.PCIAddress) && v.rec.Phase == "" && (v.rec.Last == nil || !c.Function.Dead) && v.gpu.State != nodewire.GPUUnknown {
+			out = append(out, excludedOf(c.Function, c.Whole.Reason))
+			continue
+		}
+		list = append(list, v.gpu)
+	}
+	return list, out
+}
+
+func excludedOf(f pci.Function, reason string) nodewire.Excluded {
+	return nodewire.Excluded{PCIAddress: f.Address.String(), Vendor: fmt.Sprintf("%04x", f.ID.Vendor), Device: fmt.Sprintf("%04x", f.ID.Device), Reason: reason}
+}
+
+func (b *Board) isHeld(card string) bool {
+	return ownerOf(b.ledger.read().Holds, card, func(part) bool { return true }) != ""
+}
+
+// absent are the cards that were there before and are not among those read.
+func (b *Board) absent(s *scan) []nodewire.GPU {
+	var out []nodewire.GPU
+	for address, rec := range b.ledger.read().Cards {
+		if rec.Last == nil || s.cards[address] != nil {
+			continue
+		}
+		g := *rec.Last
+		is := func(a pci.Address) bool { return a.String() == address }
+		unread := slices.IndexFunc(s.inv.Unknown, func(u pci.Unknown) bool { return is(u.Address) })
+		there := slices.ContainsFunc(s.inv.Functions, func(f pci.Function) bool { return is(f.Address) })
+		switch {
+		case unread >= 0:
+			g.State, g.Reason = nodewire.GPUUnknown, s.inv.Unknown[unread].Reason
+		case there && !b.isHeld(address):
+			continue // it is no longer offered, for a reason that is in the list
+		case there:
+			g.State, g.Reason = nodewire.GPUUnknown, "what it is can't be read now"
+		default:
+			b.changeHealth(func(h *Health, now time.Duration) { h.Present(address, g.UUID, false, now) })
+			g.State, g.Reason = nodewire.GPUMissing, "it is gone from the bus"
+		}
+		out = append(out, g)
+	}
+	return out
+}
+
+// keep has the ledger remember each card as last seen.
+func (b *Board) keep(list []nodewire.GPU) error {
+	var errs []error
+	for _, g := range list {
+		if last := b.ledger.card(g.PCIAddress).Last; last != nil && reflect.DeepEqual(*last, g) || g.State == nodewire.GPUMissing || g.State == nodewire.GPUUnknown {
+			continue
+		}
+		errs = append(errs, b.ledger.changeCard(g.PCIAddress, func(r *cardRecord) { r.Last = &g }))
+	}
+	return errors.Join(errs...)
+}
+
+func sortGPUs(list []nodewire.GPU) {
+	slices.SortFunc(list, func(a, b nodewire.GPU) int {
+		x, errX := pci.ParseAddress(a.PCIAddress)
+		y, errY := pci.ParseAddress(b.PCIAddress)
+		if errX != nil || errY != nil {
+			return strings.Compare(a.PCIAddress, b.PCIAddress)
+		}
+		return x.Compare(y)
+	})
+}
+
+// Excluded implements device.Watcher.
+func (b *Board) Excluded() []nodewire.Excluded {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.excluded)
+}
