@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 	"syscall"
 
 	"github.com/tenon-cloud/tenon/internal/agent"
@@ -107,6 +108,12 @@ func enrol(ctx context.Context, c config, host agent.Host, log *slog.Logger) (*a
 	return agent.Enrol(ctx, e)
 }
 
+// What takes a while on hardware takes one on simulated cards.
+const (
+	simChange = 2 * time.Second
+	simClean  = time.Second
+)
+
 // openBoard finds the GPUs where the configuration says that they are.
 func openBoard(c config, log *slog.Logger) (device.Board, error) {
 	source, name, _ := strings.Cut(c.board, ":")
@@ -116,7 +123,7 @@ func openBoard(c config, log *slog.Logger) (device.Board, error) {
 	case "sim":
 		return sim.Open(sim.Config{
 			Board: name, Modes: c.gpuModes, CloudID: c.cloudID, Log: log,
-			StateDir: filepath.Join(c.stateDir, "sim"), CDIDir: cdiDir(c),
+			StateDir: filepath.Join(c.stateDir, "sim"), CDIDir: cdiDir(c), Change: simChange, Clean: simClean,
 		})
 	}
 	return nil, fmt.Errorf("no board %q: there are none and sim:NAME", c.board)

@@ -107,6 +107,7 @@ type Agent struct {
 	activity  activities
 	volumes   volumes
 	strays    strayWork
+	cards     cards
 	inventory atomic.Pointer[device.Inventory]
 	orphans   atomic.Pointer[orphans]
 	drivers   atomic.Pointer[map[string]string]
@@ -158,6 +159,7 @@ func New(cfg Config) (*Agent, error) {
 	a.contact = newContact(cfg, l)
 	a.volumes.init()
 	a.strays.init()
+	a.cards.init()
 	a.metrics.init(int(time.Hour / (5 * time.Second)))
 	return a, nil
 }
@@ -174,13 +176,18 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.runCtx = ctx
 	a.mu.Unlock()
 	a.checkDrivers(ctx)
-	a.takeInventory(ctx)
+	if len(a.wanted()) > 0 {
+		a.wishCards(ctx) // a layout is there again before a guest starts on it
+	} else {
+		a.takeInventory(ctx)
+	}
 	a.sync()
 	for _, d := range a.cfg.Drivers {
 		a.wg.Go(func() { a.follow(ctx, d) })
 	}
 	a.wg.Go(func() { a.resyncLoop(ctx) })
 	a.wg.Go(func() { a.sampleLoop(ctx) })
+	a.wg.Go(func() { a.cardLoop(ctx) })
 	a.wg.Go(func() { a.volumeLoop(ctx) })
 	a.wg.Go(func() { a.activityLoop(ctx) })
 	a.wg.Go(func() { a.fenceLoop(ctx) })

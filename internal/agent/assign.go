@@ -17,6 +17,8 @@ var errStale = errors.New("a newer assignment is held")
 // errInvalid is an assignment that can't be this node's.
 var errInvalid = errors.New("invalid assignment")
 
+var cardModes = []string{"whole", "mig", "shared", "vgpu"}
+
 // Ids become parts of file and cgroup names.
 var idForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 
@@ -64,6 +66,7 @@ func (a *Agent) assign(next nodewire.Assignment, accepted func()) (nodewire.Vers
 	}
 	a.sync()
 	a.settle()
+	a.cards.nudge()
 	return held, nil
 }
 
@@ -115,6 +118,12 @@ func (a *Agent) validate(as nodewire.Assignment) error {
 			return fmt.Errorf("%w: %s is desired %q", errInvalid, inst.ID, inst.Desired)
 		}
 		seen[inst.ID] = true
+	}
+	for _, c := range as.Cards {
+		if c.PCIAddress == "" || seen[c.PCIAddress] || !slices.Contains(cardModes, c.Mode) {
+			return fmt.Errorf("%w: card %q in mode %q has no address, is in it twice or is of no mode", errInvalid, c.PCIAddress, c.Mode)
+		}
+		seen[c.PCIAddress] = true
 	}
 	for _, v := range as.Volumes {
 		switch {

@@ -89,6 +89,10 @@ func (a *Agent) awaitFirstLook(ctx context.Context) {
 // Report is the node's view now.
 func (a *Agent) Report() nodewire.Report {
 	now, held := time.Now(), a.ledger.snapshot()
+	var shown []byte
+	if text := a.cards.shown.Load(); text != nil { // before the inventory: that is of then or later
+		shown = *text
+	}
 	r := nodewire.Report{
 		Version:  held.version(),
 		Sequence: a.sequence.Add(1), BootID: a.cfg.Host.BootID, Agent: a.cfg.Version,
@@ -102,6 +106,7 @@ func (a *Agent) Report() nodewire.Report {
 		r.Orphans = append(r.Orphans, o.list...)
 	}
 	a.quarantine(&r)
+	a.tellCards(&r, held, shown)
 	a.volumes.report(&r)
 	r.Labels, r.Watchdog = a.cfg.Labels, a.contact.watched()
 	if k := a.kinds.Load(); k != nil {
@@ -135,8 +140,11 @@ func (a *Agent) takeInventory(ctx context.Context) {
 		a.inventory.Store(&device.Inventory{OK: true, GPUs: []nodewire.GPU{}})
 		return
 	}
+	a.cards.taken.Lock()
+	defer a.cards.taken.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, a.t.Probe)
 	defer cancel()
+	acted := a.cards.acted.Load()
 	inv, err := a.probe.fresh(ctx)
 	last := a.inventory.Load()
 	if err == nil && inv.OK && len(inv.GPUs) == 0 && (last != nil && len(last.GPUs) > 0 || a.ledger.snapshot().hasDevices()) {
@@ -155,10 +163,12 @@ func (a *Agent) takeInventory(ctx context.Context) {
 	if inv.GPUs == nil {
 		inv.GPUs = []nodewire.GPU{}
 	}
-	if last != nil && last.OK != inv.OK {
+	changed := last != nil && cardsChanged(last, &inv)
+	a.inventory.Store(&inv)
+	a.cards.shown.Store(acted)
+	if changed {
 		a.dirty()
 	}
-	a.inventory.Store(&inv)
 }
 
 // hasDevices reports that somebody may hold a share of a card here.

@@ -321,6 +321,11 @@ func (w *worker) giveBack(ctx context.Context, v view, epochs []int64, keepLogs 
 	if len(held[w.id]) > 0 {
 		return fmt.Errorf("release devices: the board still holds %d", len(held[w.id]))
 	}
+	if v.want != nil && len(v.want.Devices) > 0 {
+		// What is told from here on frees them, so a card that is cleaned now must show it.
+		w.a.takeInventory(ctx)
+		w.a.cards.nudge()
+	}
 	return nil
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 func (a *app) gpu() *cobra.Command {
-	cmd := group("gpu", "See the fleet's GPUs", "gpus")
+	cmd := group("gpu", "See the fleet's GPUs, divide and recover them", "gpus")
 	cmd.AddCommand(&cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List every card, and who holds what of it (operators)", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -36,10 +36,13 @@ func (a *app) gpu() *cobra.Command {
 					if g.Reason != "" {
 						state += ": " + g.Reason
 					}
+					if g.Changing {
+						state += ", changing"
+					}
 					return []string{g.Node, fmt.Sprint(g.Index), model, g.Mode, state, slotBar(g), holders(g)}
 				})
 		},
-	})
+	}, a.gpuShow(), a.gpuSet(), a.gpuRecover(), a.gpuIncidents())
 	return cmd
 }
 

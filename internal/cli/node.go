@@ -101,6 +101,9 @@ func (a *app) fillNode(t *table, n *api.Node) {
 	if s := n.Stays; s != nil {
 		t.row("stays", fmt.Sprintf("%d running, %d stopping, %d held, %d volumes, %d fenced, %d orphans", s.Running, s.Stopping, s.Held, s.Volumes, s.FencedClaims, s.Orphans))
 	}
+	for _, x := range n.Excluded {
+		t.row("not offered", fmt.Sprintf("%s (%s:%s): %s", x.PCIAddress, x.Vendor, x.Device, x.Reason))
+	}
 	for _, o := range n.Orphans {
 		t.row("orphan", fmt.Sprintf("%s (%s, %s)", o.ID, o.Driver, o.What))
 	}

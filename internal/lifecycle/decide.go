@@ -82,7 +82,7 @@ func (s *step) running(o postgres.Observation, now time.Time) {
 		if in.Reason == postgres.ReasonNodeLost && now.Sub(o.ReceivedAt) < lateAfter {
 			s.found(o)
 		}
-		if in.Reason != postgres.ReasonNodeLost && in.Message != "" && o.Generation >= in.Generation {
+		if in.Reason != postgres.ReasonNodeLost && in.Reason != postgres.ReasonDegraded && in.Message != "" && o.Generation >= in.Generation {
 			in.Message, s.changed = "", true // a restart is over
 		}
 		if in.Address != o.Address && o.Address != "" {

@@ -10,6 +10,7 @@
 //	live      nodes' signs of life   → ready ⇄ late ─► lost; silent for long, or confirmed off: fenced, and what may
 //	                                   restart elsewhere is queued again; forgotten: nobody waits for its word
 //	idle      notebooks' activity    → warned, then stopping, by the project's policy
+//	incidents faults of cards           → events of the instances that they concern
 //	alarms    what needs a person    → opened, and cleared when it is over
 //	clean     expired rows           → gone
 //
@@ -113,7 +114,7 @@ func (l *Lifecycle) Run(ctx context.Context) error {
 
 // Step moves every instance that has news, an intent or a deadline behind it.
 func (l *Lifecycle) Step(ctx context.Context) error {
-	for _, part := range []func(context.Context) error{l.observe, l.intend, l.overdue, l.volumes} {
+	for _, part := range []func(context.Context) error{l.observe, l.intend, l.overdue, l.volumes, l.incidents} {
 		if err := part(ctx); err != nil {
 			return ended(err)
 		}

@@ -101,6 +101,9 @@ func (l *Lifecycle) Clean(ctx context.Context) error {
 		if _, err := postgres.IdempotencyPrune(ctx, tx, answersKept); err != nil {
 			return err
 		}
+		if err := postgres.IncidentsExpire(ctx, tx, incidentsKept); err != nil {
+			return err
+		}
 		_, err := postgres.SessionPrune(ctx, tx)
 		return err
 	}))

@@ -29,7 +29,14 @@ func (l *Lifecycle) Alarms(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		cards, err := postgres.CardConditionList(ctx, tx)
+		if err != nil {
+			return err
+		}
 		var want []cloud.Alarm
+		for _, c := range cards {
+			want = append(want, cardAlarms(c)...)
+		}
 		for _, n := range nodes {
 			want = append(want, nodeAlarms(n)...)
 		}

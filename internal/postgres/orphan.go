@@ -72,7 +72,7 @@ func VolumesLost(ctx context.Context, q Querier) ([]LostVolume, error) {
 	return out, nil
 }
 
-// AlarmsSettle makes the open alarms about nodes and volumes those that are
+// AlarmsSettle makes the open alarms about nodes, cards and volumes those that are
 // wanted. One that is open already stays as it is. That of a restore is over when
 // somebody has acknowledged it.
 func AlarmsSettle(ctx context.Context, q Querier, want []cloud.Alarm) error {
@@ -91,7 +91,7 @@ func AlarmsSettle(ctx context.Context, q Querier, want []cloud.Alarm) error {
 		WITH wanted AS (SELECT DISTINCT ON (key) * FROM json_to_recordset($1::json) AS r (id uuid, key text, severity text, subject text, message text) ORDER BY key),
 		over AS (
 			UPDATE alarm a SET cleared_at = now()
-			WHERE a.cleared_at IS NULL AND (a.key LIKE 'node:%' OR a.key LIKE 'volume:%'
+			WHERE a.cleared_at IS NULL AND (a.key LIKE 'node:%' OR a.key LIKE 'volume:%' OR a.key LIKE 'gpu:%'
 				OR a.key LIKE 'cloud:restored:%' AND a.acknowledged_at IS NOT NULL) AND NOT EXISTS (SELECT FROM wanted w WHERE w.key = a.key)
 		)
 		INSERT INTO alarm (id, key, severity, subject, message)

@@ -325,6 +325,9 @@ func asJSON(v any) string {
 // unknown, so nothing that happens to it is charged until its node has spoken.
 const ReasonNodeLost = "node_lost"
 
+// ReasonDegraded marks a running instance a GPU of which is out of service.
+const ReasonDegraded = "gpu_degraded"
+
 // ReasonHold marks a VM that is being stopped and will keep its place.
 const ReasonHold = "asked_to_hold"
 

@@ -34,6 +34,8 @@ type Config struct {
 	StateDir string         // keeps state.json
 	Seed     string         // makes the UUIDs of a board that has no state yet; empty: by chance
 	CDIDir   string         // where CDI specs go; empty: none are written
+	Change   time.Duration  // how long a change of a card's mode or layout takes
+	Clean    time.Duration  // how long a card is cleaned after a tenant had it whole
 	Now      func() time.Time
 	Log      *slog.Logger
 }
@@ -47,8 +49,11 @@ type Board struct {
 	state     state
 	failProbe bool
 	fault     ProbeFault
-	marks     map[string]mark // by UUID: states that a test set
-	rest      map[string]bool // owners that use nothing of what they hold
+	marks     map[string]mark          // by UUID: states that a test set
+	rest      map[string]bool          // owners that use nothing of what they hold
+	wishes    map[string]nodewire.Card // by PCI address, as last told
+	faults    []fault
+	lost      map[string][]nodewire.Place // slices that don't show, by UUID
 }
 
 type card struct {
@@ -79,7 +84,7 @@ func Open(cfg Config) (*Board, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Board{cfg: cfg, marks: map[string]mark{}}
+	b := &Board{cfg: cfg, marks: map[string]mark{}, lost: map[string][]nodewire.Place{}}
 	if err := b.load(); err != nil {
 		return nil, err
 	}
@@ -107,6 +112,15 @@ func Open(cfg Config) (*Board, error) {
 		}
 	}
 	b.keepHeldModes()
+	for i := range b.cards {
+		c := &b.cards[i]
+		s := b.state.Cards[c.PCIAddress]
+		if s.Form.Mode == "" {
+			s.Form.Mode = c.mode
+		}
+		b.state.Cards[c.PCIAddress] = s
+		b.settle(c)
+	}
 	return b, b.restore()
 }
 
@@ -114,7 +128,7 @@ func Open(cfg Config) (*Board, error) {
 func (b *Board) keepHeldModes() {
 	for owner, h := range b.state.Held {
 		for _, d := range h.Devices {
-			if c := b.card(d.GPUUUID); c != nil && c.mode != d.Mode {
+			if c := b.card(d.GPUUUID); c != nil && c.mode != d.Mode && b.state.Cards[c.PCIAddress].Form.Mode == "" {
 				b.cfg.Log.Warn("mode kept: the card is held", "gpu", c.index, "mode", d.Mode, "asked", c.mode, "instance", owner)
 				c.mode = d.Mode
 			}
@@ -148,7 +162,10 @@ func (b *Board) Inventory(ctx context.Context) (device.Inventory, error) {
 	}
 	defer b.mu.Unlock()
 	inv := device.Inventory{OK: !b.failProbe}
-	for _, c := range b.cards {
+	now := b.cfg.Now()
+	b.advance(now)
+	for i := range b.cards {
+		c := b.cards[i]
 		g := nodewire.GPU{
 			UUID: c.uuid, PCIAddress: c.PCIAddress, Index: c.index, Model: c.Model, Geometry: c.model.Geometry,
 			Mode: c.mode, State: "ready", MemoryMiB: c.MemoryMiB, NUMANode: c.NUMANode, Simulated: true,
@@ -164,13 +181,14 @@ func (b *Board) Inventory(ctx context.Context) (device.Inventory, error) {
 		}
 		for owner, h := range b.state.Held {
 			for _, d := range h.Devices {
-				if d.GPUUUID == c.uuid && d.Mode == "mig" {
+				if d.GPUUUID == c.uuid && d.Profile != gpu.Whole && c.parts(b.state.Cards[c.PCIAddress].Form) == 0 {
 					g.Slices = append(g.Slices, nodewire.Slice{
 						UUID: b.deviceUUID(c, d), Profile: d.Profile, SlotStart: d.SlotStart, SlotEnd: d.SlotEnd, Owner: owner,
 					})
 				}
 			}
 		}
+		b.keep(&g, &b.cards[i], now)
 		sort.Slice(g.Slices, func(i, j int) bool { return g.Slices[i].SlotStart < g.Slices[j].SlotStart })
 		inv.GPUs = append(inv.GPUs, g)
 	}

@@ -27,6 +27,7 @@ func (b *Board) Prepare(_ context.Context, want device.Request) ([]device.Grant,
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.advance(b.cfg.Now())
 	h, held := b.state.Held[instanceID]
 	switch {
 	case held && h.Epoch > epoch:
@@ -79,6 +80,14 @@ func (b *Board) Release(_ context.Context, instanceID string, epoch int64) error
 		return fmt.Errorf("release devices of %s: %w", instanceID, err)
 	}
 	delete(b.state.Held, instanceID)
+	now := b.cfg.Now()
+	for _, d := range h.Devices {
+		if c := b.card(d.GPUUUID); d.Profile == gpu.Whole && b.cfg.Clean > 0 {
+			s := b.state.Cards[c.PCIAddress]
+			s.Clean = now.Add(b.cfg.Clean)
+			b.state.Cards[c.PCIAddress] = s
+		}
+	}
 	if err := b.save(); err != nil {
 		b.state.Held[instanceID] = h
 		return fmt.Errorf("release devices of %s: %w", instanceID, err)
@@ -114,13 +123,20 @@ func (b *Board) check(devices []nodewire.Device) error {
 		if err := c.geo.Check(asked[d.GPUUUID]); err != nil {
 			return fmt.Errorf("card %d: %w: %w", c.index, err, device.ErrImpossible)
 		}
+		place := nodewire.Place{Profile: d.Profile, SlotStart: d.SlotStart, SlotEnd: d.SlotEnd}
+		if fixed := b.state.Cards[c.PCIAddress].Form.Layout; len(fixed) > 0 && !slices.Contains(fixed, place) {
+			return fmt.Errorf("card %d is laid out without %s at %d: %w", c.index, d.Profile, d.SlotStart, device.ErrImpossible)
+		}
+		if slices.Contains(b.lost[c.uuid], place) {
+			return fmt.Errorf("card %d does not show its %s at %d now", c.index, d.Profile, d.SlotStart)
+		}
 	}
 	for owner, h := range b.state.Held {
 		for _, o := range h.Devices {
 			if wholes[o.GPUUUID] {
 				return fmt.Errorf("%s is held by %s", o.GPUUUID, owner)
 			}
-			if o.Mode == "mig" {
+			if o.Profile != gpu.Whole {
 				all[o.GPUUUID] = append(all[o.GPUUUID], gpu.Place{Class: o.Profile, Start: o.SlotStart})
 			}
 		}
@@ -129,6 +145,9 @@ func (b *Board) check(devices []nodewire.Device) error {
 		c := b.card(d.GPUUUID)
 		if m, ok := b.marks[c.uuid]; ok {
 			return fmt.Errorf("card %d is %s: %s", c.index, m.state, m.reason)
+		}
+		if why := b.busy(c, b.cfg.Now()); why != "" {
+			return fmt.Errorf("card %d: %s", c.index, why)
 		}
 		if err := c.geo.Check(append(all[d.GPUUUID], asked[d.GPUUUID]...)); err != nil {
 			return fmt.Errorf("card %d: beside what others hold: %w", c.index, err)
@@ -168,6 +187,9 @@ func (b *Board) minor(d nodewire.Device, mine []int) (int, error) {
 func (b *Board) deviceUUID(c card, d nodewire.Device) string {
 	if d.Mode == "whole" {
 		return c.uuid
+	}
+	if d.Profile == gpu.Share || d.Profile == gpu.VGPU {
+		return "PART-SIM-" + b.uuid("part", c.index, d.Profile, c.geo.Slots, d.SlotStart)
 	}
 	return "MIG-SIM-" + b.uuid("mig", c.index, d.Profile, d.SlotStart)
 }

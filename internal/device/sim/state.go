@@ -21,6 +21,8 @@ type state struct {
 	Format int             `json:"format"`
 	Seed   string          `json:"seed"` // makes the UUIDs of this state folder
 	Held   map[string]hold `json:"held"` // by instance
+	// Cards are by PCI address what operators made of them.
+	Cards map[string]cardState `json:"cards,omitempty"`
 }
 
 type hold struct {
@@ -37,7 +39,7 @@ func (b *Board) load() error {
 		if seed == "" {
 			seed = rand.Text()
 		}
-		b.state = state{Format: stateFormat, Seed: seed, Held: map[string]hold{}}
+		b.state = state{Format: stateFormat, Seed: seed, Held: map[string]hold{}, Cards: map[string]cardState{}}
 		return b.save()
 	}
 	if err != nil {
@@ -51,6 +53,9 @@ func (b *Board) load() error {
 	}
 	if b.state.Held == nil {
 		b.state.Held = map[string]hold{}
+	}
+	if b.state.Cards == nil {
+		b.state.Cards = map[string]cardState{}
 	}
 	return nil
 }
