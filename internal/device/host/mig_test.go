@@ -337,6 +337,28 @@ func TestNothingIsMadeThatTheLedgerCannotNote(t *testing.T) {
 	}
 }
 
+// thief is a ledger beside which another tool takes what was just made.
+type thief struct {
+	shelf
+	d *simnvml.Driver
+}
+
+func (s *thief) Own(card string, o host.OwnedSlice) error {
+	if o.UUID != "" {
+		s.d.Vanish(card)
+	}
+	return s.shelf.Own(card, o)
+}
+
+func TestWhatIsTakenFromUsIsMissedAndSaid(t *testing.T) {
+	t.Parallel()
+	d := simulated(t, simnvml.Card{})
+	res, err := host.ApplyMIG(t.Context(), d, &thief{d: d}, "boot-1", card, layout(at("3g", 4, 8)))
+	if err != nil || len(res.Missing) != 1 || res.Wish == "" || len(d.Log()) > 3 {
+		t.Errorf("%+v, %v, %v", res, err, d.Log())
+	}
+}
+
 func TestBothSpellingsOfAMIGDevice(t *testing.T) {
 	t.Parallel()
 	d, s := simulated(t, simnvml.Card{}), &shelf{}

@@ -94,6 +94,17 @@ func (d *Driver) Foreign(address string, profileID, start int, half bool) (host.
 	return c.instances[i], nil
 }
 
+// Vanish takes all instances of a card away, as another tool would.
+func (d *Driver) Vanish(address string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.cards {
+		if c.Card.PCIAddress == address {
+			c.instances = nil
+		}
+	}
+}
+
 // Reboot is one of the host: instances vanish, and on some cards the mode.
 func (d *Driver) Reboot() {
 	d.mu.Lock()
