@@ -137,7 +137,8 @@ func (b *Board) become(ctx context.Context, wish nodewire.Card) (reason string, 
 		}
 		return "", nil
 	}
-	if why := b.inTheWay(v); why != "" {
+	why := b.inTheWay(v)
+	if why != "" && !adopts(v, wish) {
 		return why, nil
 	}
 	if reason, err = b.leave(ctx, v, wish); reason != "" || err != nil {
@@ -160,6 +161,16 @@ func (b *Board) isAs(v *view, wish nodewire.Card) bool {
 		return v.gpu.Mode == "mig"
 	}
 	return v.gpu.Mode == wish.Mode && (v.driver == nil || v.driver.MIG.Settled(false))
+}
+
+// adopts: nothing of the card changes; it only becomes known which type its vGPUs
+// have, and all that others made have that one.
+func adopts(v *view, wish nodewire.Card) bool {
+	if wish.Mode != "vgpu" || v.gpu.Mode != "vgpu" || v.mig != nil || v.rec.VGPUType != "" || v.rec.Phase != "" {
+		return false
+	}
+	t, ok := typeByName(v.gpu.VGPUTypes, wish.VGPUType)
+	return ok && !slices.ContainsFunc(v.made, func(m made) bool { return m.typ != t.ID })
 }
 
 // inTheWay is the guard before every change: who has something of the card.

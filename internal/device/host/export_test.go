@@ -1,0 +1,16 @@
+package host
+
+import "context"
+
+// OpenStruck is Open with a hook around each write of the ledger, where tests kill.
+func OpenStruck(ctx context.Context, cfg Config, strike func(after bool)) (*Board, error) {
+	l, err := openLedger(cfg.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	l.strike = strike
+	return open(ctx, cfg, l)
+}
+
+// Tell is what the kernel's log or the driver says of a card.
+func (b *Board) Tell(s Signal) { b.hear(s) }
