@@ -72,8 +72,11 @@ func newChild(s Service, run, log string, note func(string, ...any)) *child {
 }
 
 // start adopts or starts the process, keeps it from then on, and returns when
-// it is ready or can't be.
+// it is ready or can't be. One that is kept already is only waited for.
 func (c *child) start(ctx context.Context) error {
+	if c.cancel != nil {
+		return c.ready(ctx)
+	}
 	if err := c.launch(); err != nil {
 		return err
 	}

@@ -79,8 +79,7 @@ func Run(ctx context.Context, o Options, console *Console, hurry <-chan struct{}
 		case <-s.closed:
 		}
 	}()
-	err = s.up(ctx, o)
-	if err == nil {
+	if err = s.bringUp(ctx, func() error { return s.up(ctx, o) }); err == nil {
 		<-ctx.Done()
 	}
 	console.Say("")
@@ -97,7 +96,27 @@ func Run(ctx context.Context, o Options, console *Console, hurry <-chan struct{}
 	return err
 }
 
-// up starts the parts in order.
+// bringUp starts the cloud. What an earlier run left behind may have guests in
+// it: no trouble that passes may end them, so it tries until it is told to stop.
+func (s *Supervisor) bringUp(ctx context.Context, up func() error) error {
+	wait := time.Second
+	for {
+		err := up()
+		if err == nil || ctx.Err() != nil || !s.survivors {
+			return err
+		}
+		s.Console.Say("  %v", err)
+		s.Console.Say("  What runs goes on; trying again in %s. Ctrl-C stops the cloud and ends what runs in it.", wait)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(wait):
+		}
+		wait = min(2*wait, 30*time.Second)
+	}
+}
+
+// up starts the parts in order; what is started already is left alone.
 func (s *Supervisor) up(ctx context.Context, o Options) error {
 	s.Console.Say("Tenon cloud %s, state in %s", s.ID, s.State)
 	if len(s.Elsewhere) > 0 {

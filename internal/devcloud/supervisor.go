@@ -19,6 +19,7 @@ type Supervisor struct {
 	roots      Roots
 	lock       *Lock
 	children   []*child
+	survivors  bool          // a run before this one was not stopped
 	agent      string        // the agent's program; empty: there are no guests
 	hurry      chan struct{} // closed by the second interrupt
 	hurried    sync.Once
@@ -60,6 +61,8 @@ func (s *Supervisor) open(state string) error {
 	}
 	pg.Data, pg.Socket = s.postgresData(), s.postgresSocket()
 	s.Postgres = pg
+	notes, err := filepath.Glob(filepath.Join(s.Run, "*.pid"))
+	s.survivors = err == nil && len(notes) > 0
 	if ticks, err := startTicks(os.Getpid()); err == nil {
 		// So that one whose folder is deleted under it can still be found.
 		if err := (process{PID: os.Getpid(), StartedAt: ticks}).save(s.Run, "supervisor"); err != nil {
@@ -109,8 +112,7 @@ func (s *Supervisor) StartPostgres(ctx context.Context) error {
 // start shows a step at the console and keeps the service from then on.
 func (s *Supervisor) start(ctx context.Context, title string, service Service) error {
 	done := s.Console.Step(title)
-	c := newChild(service, s.Run, s.logFile(service.Name), s.Console.Say)
-	s.children = append(s.children, c)
+	c := s.child(service)
 	if err := c.start(ctx); err != nil {
 		done("failed")
 		return err
@@ -121,6 +123,18 @@ func (s *Supervisor) start(ctx context.Context, title string, service Service) e
 		done("ready")
 	}
 	return nil
+}
+
+// child finds the one that keeps a service, or adds it.
+func (s *Supervisor) child(service Service) *child {
+	for _, c := range s.children {
+		if c.Name == service.Name {
+			return c
+		}
+	}
+	c := newChild(service, s.Run, s.logFile(service.Name), s.Console.Say)
+	s.children = append(s.children, c)
+	return c
 }
 
 // Hurry makes a stop under way end now.
