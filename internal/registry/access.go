@@ -56,6 +56,7 @@ func (c controller) Authorized(r *http.Request, access ...auth.Access) (*auth.Gr
 		case errors.Is(err, ErrUnauthenticated), errors.Is(err, ErrForbidden):
 			return nil, challenge{err}
 		default:
+			noteTrouble(r.Context(), err)
 			return nil, fmt.Errorf("authorise %s of %q: %w", strings.Join(wanted[name], ","), name, err)
 		}
 	}

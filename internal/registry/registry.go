@@ -127,6 +127,7 @@ func build(ctx context.Context, config *configuration.Configuration) (app *handl
 
 // ServeHTTP answers one request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w, r = withTrouble(w, r)
 	if isManifestPut(r) {
 		manifestPut(h.app, w, r)
 		return

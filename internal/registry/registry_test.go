@@ -224,3 +224,20 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 		t.Error("a challenge hides its cause")
 	}
 }
+
+// TestAnAuthoriserInTroubleIsNoRefusal: whoever is told 4xx gives the image up.
+func TestAnAuthoriserInTroubleIsNoRefusal(t *testing.T) {
+	t.Parallel()
+	h, err := New(t.Context(), Config{Folder: t.TempDir(), Secret: []byte("0123456789abcdef"),
+		Authorise: func(context.Context, Credential, string, []string) error { return errors.New("the database is away") }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range [][2]string{{"GET", "/v2/"}, {"GET", "/v2/tenon/debian/manifests/latest"}, {"POST", "/v2/tenon/debian/blobs/uploads/"}} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(c[0], c[1], nil))
+		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), "UNAVAILABLE") {
+			t.Errorf("%v: %d, %v, %s", c, w.Code, w.Header(), w.Body)
+		}
+	}
+}
