@@ -20,7 +20,7 @@ type Shape struct {
 	GPUModel       string `json:"gpu_model,omitempty" doc:"Key of the model: h100-80gb"`
 	GPUModelName   string `json:"gpu_model_name,omitempty" doc:"For people: H100 80 GB"`
 	GPUMode        string `json:"gpu_mode,omitempty" enum:"whole,mig,shared,vgpu"`
-	GPUProfile     string `json:"gpu_profile,omitempty" doc:"Class of the MIG profile: 1g, 1g+me, 1g2, 2g, 3g, 4g, 7g; whole for a card"`
+	GPUProfile     string `json:"gpu_profile,omitempty" doc:"Class of the MIG profile: 1g, 1g+me, 1g2, 2g, 3g, 4g, 7g; share4 or vgpu8 for equal parts; whole for a card"`
 	GPUProfileName string `json:"gpu_profile_name,omitempty" doc:"As the driver spells it on this model: 1g.10gb"`
 	GPUMemoryMiB   int64  `json:"gpu_memory_mib,omitempty" doc:"Memory of one card or slice, by its share of the card's slots; the driver's own figure may be a little less"`
 	VCPU           int    `json:"vcpu"`

@@ -23,8 +23,8 @@ type FlavorCreate struct {
 	Description string `json:"description,omitempty" maxLength:"500"`
 	GPUCount    int    `json:"gpu_count,omitempty" minimum:"0" maximum:"16"`
 	GPUModel    string `json:"gpu_model,omitempty" maxLength:"100" doc:"Key or name of a model: h100-80gb"`
-	GPUMode     string `json:"gpu_mode,omitempty" enum:"whole,mig"`
-	GPUProfile  string `json:"gpu_profile,omitempty" maxLength:"40" doc:"For mig: a class such as 1g, or the driver's spelling such as 1g.10gb"`
+	GPUMode     string `json:"gpu_mode,omitempty" enum:"whole,mig,shared,vgpu"`
+	GPUProfile  string `json:"gpu_profile,omitempty" maxLength:"40" doc:"For mig and MIG-backed vgpu: a class such as 1g, or the driver's spelling such as 1g.10gb; share4 or vgpu8 for a fourth or an eighth of a card"`
 	VCPU        int    `json:"vcpu" minimum:"1" maximum:"1024"`
 	MemoryMiB   int64  `json:"memory_mib" minimum:"64" maximum:"16777216"`
 	DiskMiB     int64  `json:"disk_mib" minimum:"64" maximum:"16777216"`

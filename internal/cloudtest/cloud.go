@@ -55,6 +55,8 @@ type Options struct {
 	NoNode       bool // no agent: nothing can be placed
 	NoLoops      bool // nothing is scheduled, moved or metered
 	Guests       fake.Options
+	Board        string                      // of the node's cards; empty: local
+	Change       time.Duration               // how long a change of a card takes
 	Console      fs.FS
 	Registry     http.Handler                // of the API's door
 	NodeRegistry func(*app.App) http.Handler // of the nodes' door
@@ -157,7 +159,7 @@ func StartWith(t testing.TB, o Options) *Cloud {
 		c.loops(ctx, &running, registry, observer)
 	}
 	if !o.NoNode {
-		c.node(ctx, &running, o.Guests)
+		c.node(ctx, &running, o)
 	}
 	return c
 }

@@ -1,6 +1,7 @@
 package cloudtest
 
 import (
+	"cmp"
 	"context"
 	"path/filepath"
 	"sync"
@@ -17,7 +18,7 @@ import (
 
 // node enrols an agent with simulated cards and guests, and waits until its
 // cards can be placed on.
-func (c *Cloud) node(ctx context.Context, running *sync.WaitGroup, guests fake.Options) {
+func (c *Cloud) node(ctx context.Context, running *sync.WaitGroup, o Options) {
 	t := c.t
 	t.Helper()
 	join, err := c.Admin.JoinTokenCreate(ctx, api.JoinTokenCreate{Pool: "default"})
@@ -38,8 +39,8 @@ func (c *Cloud) node(ctx context.Context, running *sync.WaitGroup, guests fake.O
 		t.Fatalf("cloudtest: %v", err)
 	}
 	c.NodeID = id.NodeID
-	c.Guests = fake.New(guests)
-	if c.Board, err = sim.Open(sim.Config{Board: "local", CloudID: CloudID, StateDir: c.NodeDir, Log: c.log}); err != nil {
+	c.Guests = fake.New(o.Guests)
+	if c.Board, err = sim.Open(sim.Config{Board: cmp.Or(o.Board, "local"), Change: o.Change, CloudID: CloudID, StateDir: c.NodeDir, Log: c.log}); err != nil {
 		t.Fatalf("cloudtest: %v", err)
 	}
 	a, err := agent.New(agent.Config{

@@ -1372,7 +1372,7 @@ export interface components {
             gpu_model?: string;
             /** @description For people: H100 80 GB */
             gpu_model_name?: string;
-            /** @description Class of the MIG profile: 1g, 1g+me, 1g2, 2g, 3g, 4g, 7g; whole for a card */
+            /** @description Class of the MIG profile: 1g, 1g+me, 1g2, 2g, 3g, 4g, 7g; share4 or vgpu8 for equal parts; whole for a card */
             gpu_profile?: string;
             /** @description As the driver spells it on this model: 1g.10gb */
             gpu_profile_name?: string;
@@ -1399,10 +1399,10 @@ export interface components {
             /** Format: int64 */
             gpu_count?: number;
             /** @enum {string} */
-            gpu_mode?: "whole" | "mig";
+            gpu_mode?: "whole" | "mig" | "shared" | "vgpu";
             /** @description Key or name of a model: h100-80gb */
             gpu_model?: string;
-            /** @description For mig: a class such as 1g, or the driver's spelling such as 1g.10gb */
+            /** @description For mig and MIG-backed vgpu: a class such as 1g, or the driver's spelling such as 1g.10gb; share4 or vgpu8 for a fourth or an eighth of a card */
             gpu_profile?: string;
             /** Format: int64 */
             memory_mib: number;
@@ -1672,7 +1672,7 @@ export interface components {
             gpu_model?: string;
             /** @description For people: H100 80 GB */
             gpu_model_name?: string;
-            /** @description Class of the MIG profile: 1g, 1g+me, 1g2, 2g, 3g, 4g, 7g; whole for a card */
+            /** @description Class of the MIG profile: 1g, 1g+me, 1g2, 2g, 3g, 4g, 7g; share4 or vgpu8 for equal parts; whole for a card */
             gpu_profile?: string;
             /** @description As the driver spells it on this model: 1g.10gb */
             gpu_profile_name?: string;

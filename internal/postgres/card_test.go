@@ -1,0 +1,194 @@
+package postgres_test
+
+import (
+	"testing"
+
+	"github.com/tenon-cloud/tenon/internal/cloud"
+	"github.com/tenon-cloud/tenon/internal/looptest"
+	"github.com/tenon-cloud/tenon/internal/postgres"
+)
+
+// What an operator, or a bug, might wish for a card and no card can be.
+func TestTheDatabaseRefusesWishesThatCanNotBe(t *testing.T) {
+	t.Parallel()
+	w := looptest.New(t)
+	n := w.Node(t, 8, 8192, "h100-80gb", cloud.ModeWhole, 2)
+	const wish = `UPDATE gpu SET desired_mode = $2, desired_geometry = $3, desired_layout = $4, desired_shares = $5, desired_vgpu_type = $6 WHERE id = $1`
+	for _, c := range []struct {
+		name, mode, geometry, layout string
+		shares                       int
+		vgpu                         string
+		want                         string
+	}{
+		{"MIG without slices", "mig", "mig8", `[]`, 0, "", ""},
+		{"a layout", "mig", "mig8", `[{"profile":"3g","slot_start":4,"slot_end":8},{"profile":"1g","slot_start":0,"slot_end":1}]`, 0, "", ""},
+		{"four shares", "shared", "share4", `[]`, 4, "", ""},
+		{"sixteen virtual GPUs", "vgpu", "vgpu16", `[]`, 0, "A100-5C", ""},
+		{"MIG-backed", "vgpu", "mig8", `[{"profile":"1g","slot_start":0,"slot_end":1}]`, 0, "", ""},
+		{"no such mode", "half", "mig8", `[]`, 0, "", "gpu_wish_shape"},
+		{"MIG of what has none", "mig", "plain", `[]`, 0, "", "gpu_wish_shape"},
+		{"nine shares", "shared", "share9", `[]`, 9, "", "gpu_wish_shape"},
+		{"shares of a MIG card", "mig", "mig8", `[]`, 4, "", "gpu_wish"},
+		{"a shared card without shares", "shared", "share4", `[]`, 0, "", "gpu_wish"},
+		{"a type of a MIG card", "mig", "mig8", `[]`, 0, "A100-5C", "gpu_wish"},
+		{"a layout of a shared card", "shared", "share4", `[{"profile":"share","slot_start":0,"slot_end":1}]`, 4, "", "gpu_wish"},
+		{"a start that hardware does not take", "mig", "mig8", `[{"profile":"3g","slot_start":2,"slot_end":6}]`, 0, "", "gpu_wish_layout"},
+		{"an overlap", "mig", "mig8", `[{"profile":"3g","slot_start":0,"slot_end":4},{"profile":"1g","slot_start":3,"slot_end":4}]`, 0, "", "gpu_wish_layout"},
+		{"an unknown profile", "mig", "mig8", `[{"profile":"5g","slot_start":0,"slot_end":5}]`, 0, "", "gpu_wish_layout"},
+	} {
+		if got := w.Refused(t, wish, n.Cards[0], c.mode, c.geometry, c.layout, c.shares, c.vgpu); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+	w.Exec(t, `UPDATE gpu SET modes = '{whole,mig}' WHERE id = $1`, n.Cards[1])
+	if got := w.Refused(t, wish, n.Cards[1], "shared", "share4", `[]`, 4, ""); got != "gpu_wish_mode" {
+		t.Errorf("a mode that its node can't give: %q", got)
+	}
+	if got := w.Refused(t, `UPDATE gpu SET state = 'on fire' WHERE id = $1`, n.Cards[1]); got != "gpu_state_check" {
+		t.Errorf("no such state: %q", got)
+	}
+	// What is held stays as it is wished.
+	id := w.MustCreate(t, looptest.Whole(1))
+	w.Exec(t, `INSERT INTO gpu_claim (id, gpu_id, org_id, project_id, instance_id, epoch, mode, geometry, profile, slots)
+		VALUES (gen_random_uuid(), $1, $2, $3, $4, 1, 'whole', 'mig8', 'whole', '[0,8)')`, n.Cards[1], w.Org, w.Project, id)
+	if got := w.Refused(t, wish, n.Cards[1], "mig", "mig8", `[]`, 0, ""); got != "gpu_wish_held" {
+		t.Errorf("a held card: %q", got)
+	}
+}
+
+// A card is settled only by a report under an assignment that told of the wish.
+func TestAnEarlierReportSettlesNothing(t *testing.T) {
+	t.Parallel()
+	w := looptest.New(t)
+	n := w.Node(t, 8, 8192, "h100-80gb", cloud.ModeWhole, 1)
+	settled := func() bool { return looptest.One[bool](t, w, `SELECT settled FROM gpu`) }
+	said := func(generation int64, mode cloud.GPUMode, reason string) {
+		t.Helper()
+		err := w.DB.InNode(t.Context(), n.ID, func(tx *postgres.Tx) error {
+			_, err := postgres.GPUsReported(t.Context(), tx, n.ID, generation, []cloud.GPU{{UUID: "GPU-" + n.Cards[0].UUID().String(), PCIAddress: "0000:01:00.0", Model: "h100-80gb",
+				Geometry: "mig8", Mode: mode, State: cloud.GPUReady, MemoryMiB: 81559, WishReason: reason}}, true)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !settled() {
+		t.Fatal("a card that nobody wishes anything for is not settled")
+	}
+	w.Exec(t, `UPDATE gpu SET desired_mode = 'mig', desired_geometry = 'mig8', wish_generation = 7`)
+	for _, c := range []struct {
+		generation int64
+		mode       cloud.GPUMode
+		reason     string
+		want       bool
+	}{
+		{6, cloud.ModeMIG, "", false},                 // it was so before, by itself
+		{0, cloud.ModeMIG, "", false},                 // under another era
+		{7, cloud.ModeWhole, "MIG is pending", false}, // told, not yet so
+		{7, cloud.ModeWhole, "", false},               // it says so, and isn't
+		{8, cloud.ModeMIG, "", true},
+		{9, cloud.ModeMIG, "a slice could not be made", false},
+		{9, cloud.ModeMIG, "", true},
+	} {
+		if said(c.generation, c.mode, c.reason); settled() != c.want {
+			t.Errorf("said %+v: settled %v", c, settled())
+		}
+	}
+}
+
+// A node that finds a held card in another mode can't free it, nor make it another
+// card: it is out, and the node's other cards are kept as they are said.
+func TestAHeldCardIsNeverAnotherCard(t *testing.T) {
+	t.Parallel()
+	w := looptest.New(t)
+	n := w.Node(t, 8, 8192, "h100-80gb", cloud.ModeWhole, 2)
+	id := w.MustCreate(t, looptest.Whole(1))
+	w.Exec(t, `INSERT INTO gpu_claim (id, gpu_id, org_id, project_id, instance_id, epoch, mode, geometry, profile, slots)
+		VALUES (gen_random_uuid(), $1, $2, $3, $4, 1, 'whole', 'mig8', 'whole', '[0,8)')`, n.Cards[0], w.Org, w.Project, id)
+	var said []cloud.GPU
+	for i, c := range n.Cards {
+		said = append(said, cloud.GPU{UUID: "GPU-" + c.UUID().String(), PCIAddress: []string{"0000:01:00.0", "0000:02:00.0"}[i], Model: "h100-80gb", Geometry: "mig8",
+			Mode: cloud.ModeMIG, State: cloud.GPUReady, MemoryMiB: 81559})
+	}
+	err := w.DB.InNode(t.Context(), n.ID, func(tx *postgres.Tx) error {
+		_, err := postgres.GPUsReported(t.Context(), tx, n.ID, 1, said, true)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := looptest.One[string](t, w, `SELECT string_agg(mode || ' ' || state, ', ' ORDER BY pci_address) FROM gpu`); got != "whole quarantined, mig ready" {
+		t.Errorf("the cards are %s", got)
+	}
+}
+
+// Two organisations never share a card.
+func TestTheDatabaseKeepsSharesApart(t *testing.T) {
+	t.Parallel()
+	w := looptest.New(t)
+	n := w.Node(t, 8, 8192, "h100-80gb", cloud.ModeWhole, 1)
+	w.Exec(t, `UPDATE gpu SET mode = 'shared', geometry = 'share4'`)
+	mine := w.MustCreate(t, looptest.Whole(1))
+	w.Exec(t, `WITH o AS (INSERT INTO organisation (id, name) VALUES (gen_random_uuid(), 'other') RETURNING id),
+		p AS (INSERT INTO project (id, org_id, name) SELECT gen_random_uuid(), id, 'default' FROM o RETURNING id, org_id),
+		m AS (INSERT INTO image (id, org_id, name, kind, ref, digest, embedded) SELECT gen_random_uuid(), id, 'debian', 'container', 'tenon/debian', 'sha256:' || repeat('0', 64), true FROM o RETURNING id, org_id)
+		INSERT INTO instance (id, org_id, project_id, name, image_org_id, image_id, image_digest, flavor_id, pool_id, gpu_count, gpu_model, gpu_mode, gpu_profile, vcpu, memory_mib, disk_mib, created_by, kind)
+		SELECT gen_random_uuid(), p.org_id, p.id, 'theirs', m.org_id, m.id, 'sha256:0', i.flavor_id, i.pool_id, 1, 'h100-80gb', 'shared', 'share4', 1, 128, 128, i.created_by, 'container'
+		FROM p, m, instance i WHERE i.id = $1`, mine)
+	const claim = `INSERT INTO gpu_claim (id, gpu_id, org_id, project_id, instance_id, epoch, mode, geometry, profile, slots)
+		SELECT gen_random_uuid(), $1, org_id, project_id, id, 1, 'shared', 'share4', 'share', int4range($3::int, $3::int + 1) FROM instance WHERE name = $2`
+	name := looptest.One[string](t, w, `SELECT name FROM instance WHERE id = $1`, mine)
+	w.Exec(t, claim, n.Cards[0], name, 0)
+	w.Exec(t, claim, n.Cards[0], name, 1)
+	if got := w.Refused(t, claim, n.Cards[0], "theirs", 2); got != "gpu_claim_shared_org" {
+		t.Errorf("another organisation's share: %q", got)
+	}
+}
+
+// Faults are an operator's to read; a node tells of its own cards, and names only
+// what is placed on it.
+func TestIncidentsAreOperatorsAndOnce(t *testing.T) {
+	t.Parallel()
+	w := looptest.New(t)
+	n, other := w.Node(t, 8, 8192, "h100-80gb", cloud.ModeWhole, 1), w.Node(t, 8, 8192, "h100-80gb", cloud.ModeWhole, 1)
+	elsewhere := w.MustCreate(t, looptest.Whole(1))
+	say := func(node looptest.Node) (added bool) {
+		t.Helper()
+		err := w.DB.InNode(t.Context(), node.ID, func(tx *postgres.Tx) (err error) {
+			x := postgres.IncidentSaid{PCIAddress: "0000:01:00.0", Incident: cloud.Incident{ID: "x-1", Kind: "xid", XID: 79, Action: cloud.IncidentOut, InstanceID: elsewhere}}
+			added, err = postgres.IncidentsReported(t.Context(), tx, node.ID, []postgres.IncidentSaid{x})
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return added
+	}
+	if !say(n) || say(n) || !say(other) {
+		t.Error("a fault is kept twice, or two nodes' are one")
+	}
+	if got := looptest.One[string](t, w, `SELECT count(*) || ' ' || count(instance_id) FROM gpu_incident`); got != "2 0" {
+		t.Errorf("incidents, and how many name an instance that isn't there: %s", got)
+	}
+	seen := func(operator bool) (count int) {
+		t.Helper()
+		err := w.DB.InAPI(t.Context(), postgres.Scope{Org: w.Org, Operator: operator}, func(tx *postgres.Tx) error {
+			return tx.QueryRow(t.Context(), `SELECT count(*) FROM gpu_incident`).Scan(&count)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return count
+	}
+	if seen(false) != 0 || seen(true) != 2 {
+		t.Errorf("a tenant sees %d, an operator %d", seen(false), seen(true))
+	}
+	err := w.DB.InNode(t.Context(), n.ID, func(tx *postgres.Tx) error {
+		_, err := tx.Exec(t.Context(), `UPDATE gpu SET desired_mode = 'mig', desired_geometry = 'mig8'`)
+		return err
+	})
+	if postgres.Code(err) != "42501" {
+		t.Errorf("a node wished for a card: %v", err)
+	}
+}
