@@ -27,6 +27,7 @@ type world struct {
 	b       *host.Board
 	cdi     *cdiFiles
 	kill    func() // called before and after each change; nil: nothing kills
+	wrote   func() // called after each write to the host
 	holders map[string][]host.Process
 }
 
@@ -85,6 +86,9 @@ func (k killable) WriteFile(name string, data []byte) error {
 	k.w.tick()
 	err := k.Model.WriteFile(name, data)
 	k.w.tick()
+	if k.w.wrote != nil {
+		k.w.wrote()
+	}
 	return err
 }
 
