@@ -139,6 +139,9 @@ func (d *Driver) domain(spec hypervisor.Spec, at network.Attachment, v virt) (st
 		}
 		dom.QEMUCommandline = args
 	}
+	if err := d.shape(&dom, spec, v); err != nil {
+		return "", err
+	}
 	text, err := dom.Marshal()
 	if err != nil {
 		return "", fmt.Errorf("write domain: %w", err)

@@ -40,7 +40,11 @@ type Config struct {
 	Image    image.Config
 	Network  *network.Network
 	Virt     string // kvm or tcg; empty: what a probe says
-	Logger   *slog.Logger
+	SysDir   string // the kernel's /sys; empty: /sys
+	// HugePages backs machines by the huge pages that an operator has set aside; a
+	// machine for which there are too few doesn't start.
+	HugePages bool
+	Logger    *slog.Logger
 }
 
 // Driver implements hypervisor.Driver, Dialer and Consoler.

@@ -69,8 +69,8 @@ func validate(spec hypervisor.Spec) error {
 		return startFailure(fmt.Sprintf("a virtual machine takes %d GPUs at most", lastGPUSlot-firstGPUSlot+1), nil, true)
 	}
 	for _, dev := range spec.Devices {
-		if dev.Mode != "whole" {
-			return &hypervisor.Failure{Reason: nodewire.ReasonDevice, Message: "a virtual machine takes whole GPUs", Final: true}
+		if dev.Mode != "whole" && dev.Mode != "vgpu" {
+			return &hypervisor.Failure{Reason: nodewire.ReasonDevice, Message: "a virtual machine takes whole GPUs and vGPUs", Final: true}
 		}
 	}
 	return nil
@@ -112,6 +112,9 @@ func (d *Driver) launch(ctx context.Context, spec hypervisor.Spec) error {
 	d.mu.Lock()
 	v := d.virt
 	d.mu.Unlock()
+	if err := d.checkGiven(spec.Grants); err != nil {
+		return err
+	}
 	text, err := d.domain(spec, at, v)
 	if err != nil {
 		return err
@@ -120,7 +123,7 @@ func (d *Driver) launch(ctx context.Context, spec hypervisor.Spec) error {
 	if err != nil {
 		return err
 	}
-	_, err = callWithin(ctx, d.conn, slowly, "start domain", func(lv *golibvirt.Libvirt) (golibvirt.Domain, error) {
+	_, err = callWithin(ctx, d.conn, startTakes(spec), "start domain", func(lv *golibvirt.Libvirt) (golibvirt.Domain, error) {
 		return lv.DomainCreateWithFlags(dom, 0)
 	})
 	if err != nil && !isCode(err, golibvirt.ErrOperationInvalid) { // that one: it runs already
