@@ -26,6 +26,8 @@ type config struct {
 	socket        string
 	board         string
 	gpuModes      map[int]string
+	gpuAllow      gpuAllow
+	hugePages     bool
 	labels        map[string]string
 	cloudID       string
 	reserveVCPU   int
@@ -37,7 +39,7 @@ type config struct {
 
 func readConfig(args []string, getenv func(string) string) (config, error) {
 	var c config
-	var modes, labels string
+	var modes, labels, allow, huge string
 	host, _ := os.Hostname()
 	fs := flag.NewFlagSet("tenon-agent", flag.ContinueOnError)
 	var bad []error
@@ -66,8 +68,10 @@ func readConfig(args []string, getenv func(string) string) (config, error) {
 	text(&c.caFingerprint, "ca-fingerprint", "TENON_AGENT_CA_FINGERPRINT", "", "instead of the file: sha256:<hex> of that certificate")
 	text(&c.name, "name", "TENON_AGENT_NAME", strings.ToLower(strings.Split(host, ".")[0]), "name of this node")
 	text(&c.socket, "containerd-socket", "TENON_AGENT_CONTAINERD_SOCKET", "", "socket of this cloud's own containerd; default: containerd.sock in the run folder")
-	text(&c.board, "board", "TENON_AGENT_BOARD", "none", "where GPUs come from: none, or sim:NAME for a simulated board")
+	text(&c.board, "board", "TENON_AGENT_BOARD", "none", "where GPUs come from: none, host for this machine's own, or sim:NAME for a simulated board")
 	text(&modes, "gpu-modes", "TENON_AGENT_GPU_MODES", "", "modes of simulated cards by index, for instance 0=whole,1=mig")
+	text(&allow, "gpu-allow", "TENON_AGENT_GPU_ALLOW", "", "what the host board offers beside the cards of known vendors: PCI vendor:device, or mdev:NAME, for instance 1234:11e8,mdev:mtty")
+	text(&huge, "vm-hugepages", "TENON_AGENT_VM_HUGEPAGES", "false", "true: virtual machines have huge pages for memory, which the host must have set aside")
 	text(&labels, "labels", "TENON_AGENT_LABELS", "", "what operators know this node by, for instance rack=a1,zone=north")
 	text(&c.cloudID, "cloud-id", "TENON_AGENT_CLOUD_ID", "", "id of the cloud, checked against the certificate's; purge needs it")
 	text(&c.logFormat, "log-format", "TENON_AGENT_LOG_FORMAT", "text", "text or json")
@@ -89,6 +93,12 @@ func readConfig(args []string, getenv func(string) string) (config, error) {
 	var err error
 	if c.gpuModes, err = parseModes(modes); err != nil {
 		bad = append(bad, err)
+	}
+	if c.gpuAllow, err = parseAllow(allow); err != nil {
+		bad = append(bad, err)
+	}
+	if c.hugePages, err = strconv.ParseBool(huge); err != nil {
+		bad = append(bad, fmt.Errorf("huge pages: %q is neither true nor false", huge))
 	}
 	if c.labels, err = parseLabels(labels); err != nil {
 		bad = append(bad, err)

@@ -98,7 +98,7 @@ type testNode struct {
 func startTestNode(t *testing.T, c config) *testNode {
 	t.Helper()
 	logger := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
-	board, err := openBoard(c, logger)
+	board, err := openBoard(t.Context(), c, "boot", logger)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +229,7 @@ func TestContainersWithSimulatedGPUs(t *testing.T) {
 	img := pushBusybox(t)
 	n := startTestNode(t, c)
 
-	board, err := openBoard(c, slog.Default())
+	board, err := openBoard(t.Context(), c, "boot", slog.Default())
 	if err != nil {
 		t.Fatal(err)
 	}

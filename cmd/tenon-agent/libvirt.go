@@ -10,7 +10,7 @@ import (
 )
 
 func libvirtConfig(c config) libvirt.Config {
-	return libvirt.Config{CloudID: c.cloudID, StateDir: c.engineDir, RunDir: c.runDir}
+	return libvirt.Config{CloudID: c.cloudID, StateDir: c.engineDir, RunDir: c.runDir, HugePages: c.hugePages}
 }
 
 // openLibvirt makes the driver of VMs. A node whose libvirt is missing or down

@@ -8,8 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 	"syscall"
+	"time"
 
 	"github.com/tenon-cloud/tenon/internal/agent"
 	"github.com/tenon-cloud/tenon/internal/agent/watchdog"
@@ -53,7 +53,7 @@ func run(ctx context.Context, c config) error {
 	if err != nil {
 		return err
 	}
-	board, err := openBoard(c, log)
+	board, err := openBoard(ctx, c, host.BootID, log)
 	if err != nil {
 		return err
 	}
@@ -115,18 +115,25 @@ const (
 )
 
 // openBoard finds the GPUs where the configuration says that they are.
-func openBoard(c config, log *slog.Logger) (device.Board, error) {
+func openBoard(ctx context.Context, c config, bootID string, log *slog.Logger) (device.Board, error) {
 	source, name, _ := strings.Cut(c.board, ":")
 	switch source {
 	case "none":
 		return nil, nil //nolint:nilnil // a node without GPUs
+	case "host":
+		b, err := openHostBoard(ctx, c, bootID, log)
+		if err != nil {
+			return nil, err
+		}
+		go b.Watch(ctx)
+		return b, nil
 	case "sim":
 		return sim.Open(sim.Config{
 			Board: name, Modes: c.gpuModes, CloudID: c.cloudID, Log: log,
 			StateDir: filepath.Join(c.stateDir, "sim"), CDIDir: cdiDir(c), Change: simChange, Clean: simClean,
 		})
 	}
-	return nil, fmt.Errorf("no board %q: there are none and sim:NAME", c.board)
+	return nil, fmt.Errorf("no board %q: there are none, host and sim:NAME", c.board)
 }
 
 func cdiDir(c config) string { return filepath.Join(c.runDir, "cdi") }
