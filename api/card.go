@@ -54,6 +54,14 @@ type GPUPlace struct {
 	SlotEnd     int    `json:"slot_end" doc:"One past the last"`
 }
 
+// GPUProfile is a MIG profile of a card's model.
+type GPUProfile struct {
+	Profile     string `json:"profile"`
+	ProfileName string `json:"profile_name"`
+	Slots       int    `json:"slots" doc:"Memory slots that one takes"`
+	Max         int    `json:"max" doc:"At most so many on one card"`
+}
+
 // GPUSlice is a MIG instance that exists on a card.
 type GPUSlice struct {
 	GPUPlace

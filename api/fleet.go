@@ -72,19 +72,20 @@ type GPU struct {
 	Claims     []Claim     `json:"claims" doc:"Live holds"`
 	Free       []FreePlace `json:"free" doc:"Where a slice could start now, by profile"`
 
-	Vendor     string     `json:"vendor,omitempty" doc:"PCI vendor id"`
-	Device     string     `json:"device,omitempty" doc:"PCI device id"`
-	Driver     string     `json:"driver,omitempty" doc:"Of its function, on its node"`
-	Modes      []string   `json:"modes" doc:"That it can be in on its node; none: the node doesn't say"`
-	Companions []string   `json:"companions" doc:"Functions that go to a VM with it"`
-	Bundle     []string   `json:"bundle" doc:"Cards that a VM can only get together with it"`
-	VGPUTypes  []VGPUType `json:"vgpu_types" doc:"That its host driver offers"`
-	Slices     []GPUSlice `json:"slices" doc:"That exist on it now"`
-	Missing    []GPUPlace `json:"missing" doc:"Places of its layout that its driver doesn't show"`
-	Wish       *GPUWish   `json:"wish,omitempty" doc:"What an operator wants it to be"`
-	Changing   bool       `json:"changing" doc:"It is not yet what is wished: it takes nothing new"`
-	WishReason string     `json:"wish_reason,omitempty" doc:"Why not, as its node says"`
-	Checking   bool       `json:"checking" doc:"An operator asked for a check that its node has not made yet"`
+	Vendor     string       `json:"vendor,omitempty" doc:"PCI vendor id"`
+	Device     string       `json:"device,omitempty" doc:"PCI device id"`
+	Driver     string       `json:"driver,omitempty" doc:"Of its function, on its node"`
+	Modes      []string     `json:"modes" doc:"That it can be in on its node; none: the node doesn't say"`
+	Companions []string     `json:"companions" doc:"Functions that go to a VM with it"`
+	Bundle     []string     `json:"bundle" doc:"Cards that a VM can only get together with it"`
+	Profiles   []GPUProfile `json:"profiles" doc:"That MIG can cut it into, whatever mode it is in"`
+	VGPUTypes  []VGPUType   `json:"vgpu_types" doc:"That its host driver offers"`
+	Slices     []GPUSlice   `json:"slices" doc:"That exist on it now"`
+	Missing    []GPUPlace   `json:"missing" doc:"Places of its layout that its driver doesn't show"`
+	Wish       *GPUWish     `json:"wish,omitempty" doc:"What an operator wants it to be"`
+	Changing   bool         `json:"changing" doc:"It is not yet what is wished: it takes nothing new"`
+	WishReason string       `json:"wish_reason,omitempty" doc:"Why not, as its node says"`
+	Checking   bool         `json:"checking" doc:"An operator asked for a check that its node has not made yet"`
 }
 
 // Claim is a live hold of a GPU's slots by an instance.

@@ -105,9 +105,25 @@ func cardFill(out *api.GPU, g cloud.GPU) {
 		return api.GPUSlice{GPUPlace: place(cloud.SlicePlace{Profile: s.Profile, SlotStart: s.SlotStart, SlotEnd: s.SlotEnd}), UUID: s.UUID, Foreign: s.Foreign, MemoryMiB: s.MemoryMiB}
 	})
 	out.Missing = each(g.Missing, place)
+	out.Profiles = profilesOf(g.Model)
 	out.Changing, out.WishReason = g.Changing, g.WishReason
 	out.Checking = g.Recover > g.Recovered
 	if g.Wish.Mode != "" {
 		out.Wish = &api.GPUWish{Mode: string(g.Wish.Mode), Layout: each(g.Wish.Layout, place), Shares: g.Wish.Shares, VGPUType: g.Wish.VGPUType, WishedAt: utc(g.WishedAt)}
 	}
+}
+
+// profilesOf lists what MIG can cut a model into.
+func profilesOf(key string) []api.GPUProfile {
+	model, err := gpu.ModelByKey(key)
+	if err != nil {
+		return []api.GPUProfile{}
+	}
+	geometry, err := gpu.GeometryByName(model.Geometry)
+	if err != nil {
+		return []api.GPUProfile{}
+	}
+	return each(geometry.Profiles, func(p gpu.Profile) api.GPUProfile {
+		return api.GPUProfile{Profile: p.Class, ProfileName: gpu.DisplayName(key, p.Class), Slots: p.Slots, Max: p.Max}
+	})
 }

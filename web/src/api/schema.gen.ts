@@ -1462,6 +1462,8 @@ export interface components {
             /** @description PCI addresses of the cards joined to it */
             nvlink: string[];
             pci_address: string;
+            /** @description That MIG can cut it into, whatever mode it is in */
+            profiles: components["schemas"]["GPUProfile"][];
             /** @description Why it is not ready */
             reason?: string;
             simulated: boolean;
@@ -1521,6 +1523,20 @@ export interface components {
             slot_end: number;
             /** Format: int64 */
             slot_start: number;
+        };
+        GPUProfile: {
+            /**
+             * Format: int64
+             * @description At most so many on one card
+             */
+            max: number;
+            profile: string;
+            profile_name: string;
+            /**
+             * Format: int64
+             * @description Memory slots that one takes
+             */
+            slots: number;
         };
         GPUSample: {
             /** Format: date-time */

@@ -22,6 +22,9 @@ type Card = {
   reason?: string
   simulated: boolean
   claims: readonly Claim[]
+  changing?: boolean
+  missing?: readonly { slot_start: number }[]
+  wish?: { mode: string; layout: readonly { slot_start: number; slot_end: number }[] }
 }
 
 /** boardOf turns a card of the API into what the bar draws; prices are by SKU, in micro-units an hour. */
@@ -34,6 +37,12 @@ export function boardOf(g: Card, percent: number | null, prices: ReadonlyMap<str
     state: g.state,
     reason: g.reason,
     simulated: g.simulated,
+    fixed:
+      g.wish && g.wish.mode === g.mode && !g.changing
+        ? g.wish.layout
+            .filter((p) => !g.missing?.some((m) => m.slot_start === p.slot_start))
+            .map((p) => ({ start: p.slot_start, end: p.slot_end }))
+        : [],
     holds: g.claims.map((c) => ({
       key: `${c.instance_id}-${c.slot_start}`,
       start: c.slot_start,

@@ -25,11 +25,27 @@ const mig4: readonly Profile[] = [
 ]
 
 export function profilesOf(geometry: string): readonly Profile[] {
+  const parts = partsOf(geometry)
+  if (parts > 0)
+    return [
+      {
+        class: geometry.replace(/\d+$/, ''),
+        compute: 0,
+        starts: Array.from({ length: parts }, (_, i) => i),
+        size: 1,
+        max: parts,
+      },
+    ]
   return geometry === 'mig4' ? mig4 : geometry === 'mig8' ? mig8 : []
 }
 
+/** partsOf is into how many equal parts a card is divided; 0: it is not. */
+function partsOf(geometry: string): number {
+  return Number(/^(?:share|vgpu)(\d+)$/.exec(geometry)?.[1] ?? 0)
+}
+
 /** cellsOf is how many cells the bar has: memory slices, or eight for a card that is not cut. */
-export const cellsOf = (geometry: string) => (geometry === 'mig4' ? 4 : 8)
+export const cellsOf = (geometry: string) => partsOf(geometry) || (geometry === 'mig4' ? 4 : 8)
 
 /** openingsOf lists every placement that fits beside the held spans. */
 export function openingsOf(geometry: string, held: readonly Span[]): Span[] {

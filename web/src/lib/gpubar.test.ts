@@ -47,3 +47,25 @@ test('a quarantined card offers nothing, and says why in words', () => {
 test('a whole card is one segment', () => {
   expect(segmentsOf(board({ mode: 'whole' }))).toEqual([{ kind: 'free', start: 0, end: 8 }])
 })
+
+test('a fixed layout offers its places in one piece, and nothing beside them', () => {
+  const fixed = [
+    { start: 0, end: 1 },
+    { start: 1, end: 2 },
+    { start: 4, end: 8 },
+  ]
+  const segments = segmentsOf(board({ fixed, holds: [hold(1, 2, '1g')] }))
+  expect(segments.map((s) => [s.start, s.end, s.kind])).toEqual([
+    [0, 1, 'free'],
+    [1, 2, 'held'],
+    [2, 3, 'fragment'],
+    [3, 4, 'fragment'],
+    [4, 8, 'free'],
+  ])
+})
+
+test('a shared card has a cell for each share', () => {
+  const b = board({ mode: 'shared', geometry: 'share4', holds: [hold(2, 3, 'share')] })
+  expect(segmentsOf(b).map((s) => s.kind)).toEqual(['free', 'free', 'held', 'free'])
+  expect(describe(b)).toContain('1 of 4 shares held')
+})

@@ -20,6 +20,8 @@ export type Board = {
   reason?: string
   simulated: boolean
   holds: readonly Hold[]
+  /** The only places of its slices; none: wherever they fit. */
+  fixed?: readonly { start: number; end: number }[]
 }
 
 /** A bar is a row of segments: what is held, and cell by cell what is not. */
@@ -29,7 +31,7 @@ export type Segment =
 
 /** barCells is how many equal cells the bar is drawn with. */
 export function barCells(b: Board): number {
-  return b.mode === 'mig' ? cellsOf(b.geometry) : 8
+  return b.mode === 'whole' ? 8 : cellsOf(b.geometry)
 }
 
 /** segmentsOf lays a card out from its first slot to its last, with no gap and no overlap. */
@@ -38,7 +40,7 @@ export function segmentsOf(b: Board): Segment[] {
   const holds = [...b.holds].sort((x, y) => x.start - y.start)
   const usable = b.state === 'ready' || b.state === 'cleaning'
   const out: Segment[] = []
-  const cut = b.mode === 'mig'
+  const cut = b.mode !== 'whole'
   const states = cellsState(b.geometry, holds)
   let at = 0
   while (at < cells) {
@@ -54,6 +56,14 @@ export function segmentsOf(b: Board): Segment[] {
       at = next
       continue
     }
+    if (b.fixed?.length) {
+      // A place of the layout is one piece; what no place takes is given to nobody.
+      const place = b.fixed.find((p) => p.start === at)
+      const end = place?.end ?? at + 1
+      out.push({ kind: place ? 'free' : 'fragment', start: at, end })
+      at = end
+      continue
+    }
     out.push({ kind: states[at] === 'fragment' ? 'fragment' : 'free', start: at, end: at + 1 })
     at += 1
   }
@@ -64,7 +74,8 @@ export function segmentsOf(b: Board): Segment[] {
 export function describe(b: Board): string {
   const cells = barCells(b)
   const held = b.holds.reduce((n, h) => n + h.end - h.start, 0)
-  const what = b.mode === 'mig' ? `${held} of ${cells} slices held` : held > 0 ? 'held whole' : 'free'
+  const part = b.mode === 'shared' ? 'shares' : 'slices'
+  const what = b.mode !== 'whole' ? `${held} of ${cells} ${part} held` : held > 0 ? 'held whole' : 'free'
   const who = b.holds.map((h) => `${h.instance} ${h.profileName}`).join(', ')
   const parts = [`${b.name}, ${b.model}`, what + (who ? ` (${who})` : '')]
   if (b.state !== 'ready') parts.push(b.reason ? `${b.state}: ${b.reason}` : b.state)

@@ -32,7 +32,7 @@ const words: Record<string, Words> = {
   },
   not_for_kind: {
     short: () => 'a virtual machine can’t hold a slice of a GPU',
-    help: 'Choose a whole GPU, or a container.',
+    help: 'Choose a container, a whole GPU, or a MIG-backed vGPU.',
   },
   gpu_busy: {
     short: (n) => `${gpus(n)} in use`,
@@ -47,8 +47,31 @@ const words: Record<string, Words> = {
     help: 'A slice without media engines may start now.',
   },
   gpu_not_ready: {
-    short: (n) => `${gpus(n)} being cleaned or out of service`,
-    help: 'Cleaning takes seconds. A card out of service needs an operator.',
+    short: (n) => `${gpus(n)} out of service`,
+    help: 'A card out of service needs an operator.',
+  },
+  gpu_cleaning: { short: (n) => `${gpus(n)} being cleaned`, help: 'That takes seconds.' },
+  gpu_needs_reset: {
+    short: (n) => `${gpus(n)} that ${n === 1 ? 'waits' : 'wait'} for a reset`,
+    help: 'It is reset once nothing of it is held.',
+  },
+  gpu_changing: {
+    short: (n) => `${gpus(n)} being set up in another way`,
+    help: 'That takes seconds once nothing of it is held.',
+  },
+  gpu_shares: {
+    short: (n) => `${gpus(n)} shared by another organisation`,
+    help: 'It starts when that organisation has left the card.',
+  },
+  gpu_layout: { short: (n) => `${gpus(n)} laid out without such a slice`, aside: true },
+  gpu_bundle: { short: (n) => `${gpus(n)} a VM gets only together with others`, aside: true },
+  shares_not_for_vm: {
+    short: () => 'a virtual machine can’t hold a share of a GPU',
+    help: 'Choose a whole GPU, a vGPU, or a container.',
+  },
+  vgpu_for_vm: {
+    short: () => 'only a virtual machine can hold a virtual GPU',
+    help: 'Choose a whole GPU or a slice, or make it a virtual machine.',
   },
   node_vcpu: {
     short: (n) => `${nodes(n)} with too little vCPU left`,

@@ -1,15 +1,16 @@
 import { useQuery, useSuspenseQuery } from '@tanstack/react-query'
 import { Link, useParams } from '@tanstack/react-router'
-import { lazy, Suspense, useEffect } from 'react'
+import { lazy, Suspense, useEffect, useState } from 'react'
 import { type GPU, type GPUSample, gpuMetricsQuery, gpuQuery, nodeQuery, pricesQuery } from '~/api/fleet.ts'
 import { meQuery } from '~/api/me.ts'
 import { failureOf, isNotFound } from '~/api/problem.ts'
 import { boardOf, pricesBySKU } from '~/lib/board.ts'
-import { formatHourly, formatMiB, formatNumber } from '~/lib/format.ts'
+import { modeNames, wishWords } from '~/lib/cardwish.ts'
+import { formatHourly, formatMiB, formatNumber, sentence } from '~/lib/format.ts'
 import { tenantClass } from '~/lib/hue.ts'
 import { Ring } from '~/lib/ring.ts'
 import { useTitle } from '~/lib/title.ts'
-import { buttonClass } from '~/ui/Button.tsx'
+import { Button, buttonClass } from '~/ui/Button.tsx'
 import { CopyLine } from '~/ui/CopyButton.tsx'
 import { GPUBar } from '~/ui/GPUBar.tsx'
 import { Facts, Figure, Page, Panel } from '~/ui/Layout.tsx'
@@ -17,6 +18,8 @@ import { Bone, Empty, ErrorState, Notice } from '~/ui/State.tsx'
 import { StatusPill, Tag, type Tone } from '~/ui/StatusPill.tsx'
 import { type Column, Table } from '~/ui/Table.tsx'
 import { Ago } from '~/ui/Time.tsx'
+import { GPUChange } from './GPUChange.tsx'
+import { GPUChanging, GPUIncidents, GPULayout, RecoverGPU } from './GPUDetails.tsx'
 
 const LineChart = lazy(() => import('~/ui/LineChart.tsx').then((m) => ({ default: m.LineChart })))
 
@@ -25,6 +28,7 @@ const samples = new Ring<GPUSample>(400)
 const tones: Record<GPU['state'], Tone> = {
   ready: 'green',
   cleaning: 'blue',
+  needs_reset: 'amber',
   quarantined: 'red',
   unhealthy: 'red',
   missing: 'red',
@@ -41,6 +45,7 @@ export function GPUPage() {
     ...nodeQuery(g?.node ?? ''),
     enabled: me.user.operator && Boolean(g?.simulated),
   })
+  const [changing, setChanging] = useState(false)
   useTitle(g ? `GPU ${g.index} of ${g.node}` : 'GPU')
   useEffect(() => {
     for (const m of metrics?.items ?? []) samples.add(m.gpu_id, m)
@@ -105,10 +110,18 @@ export function GPUPage() {
           <span className="font-normal text-fg2">{g.model_name || g.model}</span>
           <span className="text-13 font-normal tracking-normal">
             <StatusPill tone={tones[g.state]} live>
-              {g.state.charAt(0).toUpperCase() + g.state.slice(1)}
+              {sentence(g.state.replaceAll('_', ' '))}
             </StatusPill>
           </span>
+          {g.changing && <Tag title="It is not yet what an operator wants it to be">changing</Tag>}
           {g.simulated && <Tag title="This GPU is simulated">sim</Tag>}
+        </>
+      }
+      actions={
+        <>
+          <RecoverGPU g={g} />
+          <Button onClick={() => setChanging(true)}>Change…</Button>
+          <GPUChange gpu={g} open={changing} onClose={() => setChanging(false)} />
         </>
       }
     >
@@ -116,6 +129,8 @@ export function GPUPage() {
         {g.state !== 'ready' && g.reason && (
           <Notice tone={g.state === 'cleaning' ? 'grey' : 'red'}>{g.reason}</Notice>
         )}
+        {g.checking && <Notice>An operator asked for a check; its node has yet to make it.</Notice>}
+        <GPUChanging g={g} />
         {g.simulated && (
           <Notice>
             This GPU is simulated, and so are its figures.
@@ -126,7 +141,7 @@ export function GPUPage() {
         <Panel>
           <GPUBar board={boardOf(g, current?.percent ?? null, skus)} size={48} />
           <div className="mt-1 grid grid-cols-8 pr-8 text-[11px] text-fg3" aria-hidden="true">
-            {g.mode === 'mig' &&
+            {(g.mode === 'mig' || g.mode === 'vgpu') &&
               g.slots === 8 &&
               [0, 1, 2, 3, 4, 5, 6, 7].map((n) => <span key={n}>{n}</span>)}
           </div>
@@ -161,6 +176,7 @@ export function GPUPage() {
             version={current?.at}
           />
         </div>
+        <GPULayout g={g} />
         <Panel flush title="Held by">
           {g.claims.length === 0 ? (
             <p className="px-4 py-3 text-13 text-fg3">Nobody.</p>
@@ -183,7 +199,16 @@ export function GPUPage() {
                 ['Node', g.node],
                 ['UUID', <CopyLine key="uuid" text={g.uuid} label="Copy the UUID" />],
                 ['PCI address', <CopyLine key="pci" text={g.pci_address} label="Copy the PCI address" />],
-                ['Mode', { whole: 'Whole card', mig: 'MIG slices', shared: 'Shared', vgpu: 'vGPU' }[g.mode]],
+                ['Mode', modeWords(g)],
+                g.wish !== undefined && ['Wished', wishWords(g.wish)],
+                g.modes.length > 0 && [
+                  'Can be',
+                  g.modes.map((m) => modeNames[m as GPU['mode']] ?? m).join(', '),
+                ],
+                g.driver !== undefined && ['Driver', g.driver],
+                g.vendor !== undefined && ['PCI ids', `${g.vendor}:${g.device ?? ''}`],
+                g.companions.length > 0 && ['Goes with it', g.companions.join(', ')],
+                g.bundle.length > 0 && ['Only together with', g.bundle.join(', ')],
                 ['Memory', formatMiB(g.memory_mib)],
                 ['NUMA node', g.numa_node < 0 ? 'Not known' : g.numa_node],
                 ['NVLink to', g.nvlink.length ? g.nvlink.join(', ') : 'None'],
@@ -191,9 +216,16 @@ export function GPUPage() {
             />
           </Panel>
         </div>
+        <GPUIncidents g={g} />
       </div>
     </Page>
   )
+}
+
+function modeWords(g: GPU): string {
+  if (g.mode === 'shared') return `${modeNames.shared}, ${g.slots} ways`
+  if (g.mode === 'vgpu' && g.geometry.startsWith('vgpu')) return `${modeNames.vgpu}, ${g.slots} of a type`
+  return modeNames[g.mode]
 }
 
 function claimColumns(g: GPU, skus: ReadonlyMap<string, number>): Column<GPU['claims'][number]>[] {

@@ -123,6 +123,7 @@ export function NodePage() {
               <About n={n} />
             </Panel>
           </div>
+          <Excluded n={n} />
           <Stays n={n} />
           <Orphans n={n} />
         </div>
@@ -190,6 +191,25 @@ function GPUs({ n }: { n: Node }) {
   return (
     <Panel title="GPUs" aside={n.gpus.some((g) => g.simulated) ? 'Simulated' : undefined}>
       <NodeGPUs gpus={n.gpus} lens="tenant" percent={percent} prices={skus} />
+    </Panel>
+  )
+}
+
+/** Excluded are functions that look like GPUs, and why none of them is offered. */
+function Excluded({ n }: { n: Node }) {
+  if (n.excluded.length === 0) return null
+  return (
+    <Panel flush title="Not offered" aside="It looks like a GPU, and is not one to give out">
+      <ul aria-label="Not offered" className="divide-y divide-line">
+        {n.excluded.map((x) => (
+          <li key={x.pci_address} className="flex flex-wrap gap-x-4 gap-y-0.5 px-4 py-2 text-13">
+            <span className="font-mono text-12 leading-5 text-fg3">
+              {x.pci_address} {x.vendor}:{x.device}
+            </span>
+            <span className="min-w-0 flex-1 basis-64 break-words">{sentence(x.reason)}</span>
+          </li>
+        ))}
+      </ul>
     </Panel>
   )
 }

@@ -12,6 +12,7 @@ const heights = { 8: 'h-2', 20: 'h-5', 48: 'h-12' } as const
 const stateInk: Record<string, string> = {
   ready: 'var(--green)',
   cleaning: 'var(--blue)',
+  needs_reset: 'var(--amber)',
   quarantined: 'var(--red)',
   unhealthy: 'var(--red)',
   missing: 'var(--red)',

@@ -1,0 +1,34 @@
+import { queryOptions } from '@tanstack/react-query'
+import { ask, client } from './client.ts'
+import type { Schemas } from './problem.ts'
+
+/** What a card is to be, as it is asked for. */
+export type GPUUpdate = Schemas['GPUUpdate']
+export type GPUIncident = Schemas['GPUIncident']
+export type GPUPlace = Schemas['GPUPlace']
+
+export const incidentsQuery = (gpu: string) =>
+  queryOptions({
+    queryKey: ['fleet', 'gpu', gpu, 'incidents'],
+    queryFn: async ({ signal }) =>
+      (await ask(client.GET('/v1/gpus/{gpu}/incidents', { params: { path: { gpu } }, signal }))).items,
+    refetchInterval: 10_000,
+  })
+
+/** gpuPreview says what a card would be, or why it can't: nothing is changed. */
+export const gpuPreviewQuery = (gpu: string, body: GPUUpdate) =>
+  queryOptions({
+    queryKey: ['fleet', 'gpu', gpu, 'preview', body],
+    queryFn: ({ signal }) =>
+      ask(
+        client.PATCH('/v1/gpus/{gpu}', { params: { path: { gpu }, query: { dry_run: true } }, body, signal }),
+      ),
+    retry: false,
+    staleTime: 0,
+  })
+
+export const gpuUpdate = (gpu: string, body: GPUUpdate) =>
+  ask(client.PATCH('/v1/gpus/{gpu}', { params: { path: { gpu } }, body }))
+
+export const gpuRecover = (gpu: string) =>
+  ask(client.POST('/v1/gpus/{gpu}/recover', { params: { path: { gpu } } }))
