@@ -62,6 +62,7 @@ func (w *worker) make(ctx context.Context, v view) error {
 		}
 	}
 	granted := time.Now()
+	dog.Reset(w.a.t.StepTimeout + device.Pinning(spec.Grants, spec.MemoryMiB))
 	if w.a.contact.fenced(v.want) {
 		return errSuperseded // the time ran out while it was made
 	}

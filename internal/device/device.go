@@ -6,6 +6,7 @@ package device
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/tenon-cloud/tenon/internal/nodewire"
 )
@@ -61,6 +62,29 @@ type Function struct {
 	Address  string // domain:bus:slot.function
 	NUMANode int    // -1: unknown, which is not node 0
 	BARBytes uint64 // of all memory regions, for the guest's MMIO window
+}
+
+// pinsAGiB is how long it takes at most to pin a GiB of a VM's memory for its
+// devices, or to map one of theirs.
+const pinsAGiB = time.Second
+
+// Pinning is how much longer a VM may take to start for the devices that it gets.
+func Pinning(grants []Grant, memoryMiB int64) time.Duration {
+	var bytes uint64
+	pins := false
+	for _, g := range grants {
+		for _, f := range g.Pass {
+			bytes += f.BARBytes
+		}
+		if g.Virtual != nil {
+			bytes += g.Virtual.BARBytes
+		}
+		pins = pins || len(g.Pass) > 0 || g.Virtual != nil || g.Mediated != ""
+	}
+	if !pins {
+		return 0
+	}
+	return time.Duration(memoryMiB>>10+int64(bytes>>30)) * pinsAGiB //nolint:gosec // far below
 }
 
 // CDINames are the names among grants.

@@ -21,6 +21,8 @@ type scan struct {
 	cards map[string]*view // by PCI address
 	// driverErr: the vendor's driver has cards and couldn't be asked.
 	driverErr error
+	// foreign: somebody has a VFIO group open that we gave nobody.
+	foreign bool
 }
 
 // view is one card in a scan.
@@ -64,6 +66,7 @@ func (b *Board) look(ctx context.Context) (*scan, error) {
 	s := &scan{inv: inv, cards: map[string]*view{}}
 	listed, driverErr := b.driverCards(ctx)
 	holds := b.ledger.read().Holds
+	s.foreign = b.anyForeign(ctx, inv, holds)
 	for _, c := range inv.Cards {
 		address := c.Function.Address.String()
 		v := &view{card: c, made: madeOn(inv, c)}
@@ -280,7 +283,7 @@ func (b *Board) modesOf(v *view) []string {
 func (b *Board) stateOf(ctx context.Context, s *scan, v *view, holds map[string]hold) {
 	g, rec, f := &v.gpu, v.rec, v.card.Function
 	address := g.PCIAddress
-	cleaning := ownerOf(holds, address, func(part) bool { return true })
+	owner := ownerOf(holds, address, func(part) bool { return true })
 	releasing := false
 	for _, h := range holds {
 		releasing = releasing || h.Releasing && slices.Contains(h.cards(), address)
@@ -312,13 +315,28 @@ func (b *Board) stateOf(ctx context.Context, s *scan, v *view, holds map[string]
 		set(nodewire.GPUUnknown, fmt.Sprintf("the probe failed: %v", s.driverErr))
 	case g.Mode == "vgpu" && (rec.VGPUType == "" || v.places == 0) && v.mig == nil:
 		set(nodewire.GPUQuarantined, "no vGPU type was chosen for it")
-	case f.Driver == vfioDriver && cleaning == "":
+	case s.foreign && f.Driver == vfioDriver && owner == "":
 		if why := b.foreignUse(ctx, f); why != "" {
 			set(nodewire.GPUQuarantined, why)
 		}
 	case !v.card.Whole.OK && g.Mode == "whole":
 		g.Reason = "not for virtual machines: " + v.card.Whole.Reason
 	}
+}
+
+// anyForeign asks once for all cards, since it has to look at every process.
+func (b *Board) anyForeign(ctx context.Context, inv pci.Inventory, holds map[string]hold) bool {
+	var files []string
+	for _, c := range inv.Cards {
+		if c.Function.Driver == vfioDriver && ownerOf(holds, c.Function.Address.String(), func(part) bool { return true }) == "" {
+			files = append(files, b.deviceFiles(c.Function, -1)...)
+		}
+	}
+	if len(files) == 0 || b.cfg.Holders == nil {
+		return false
+	}
+	who, err := b.cfg.Holders(ctx, files)
+	return err != nil || len(who) > 0
 }
 
 // foreignUse names who has a card that we did not give away.

@@ -30,8 +30,6 @@ const (
 	// firstExpander leaves the bus numbers below it to the root ports of bus 0.
 	firstExpander = 0x40
 	betweenBuses  = 0x20
-	// pinning a GiB of memory takes a second at most, and mapping one of a GPU too.
-	perGiB = time.Second
 )
 
 // given is what a machine gets of the host's devices: one root port each.
@@ -61,13 +59,6 @@ func (g given) node() int {
 		return -1
 	}
 	return g.functions[0].NUMANode
-}
-
-func (g given) barBytes() (sum uint64) {
-	for _, f := range g.functions {
-		sum += f.BARBytes
-	}
-	return sum
 }
 
 // numaNode is what a machine may have of a node.
@@ -134,15 +125,7 @@ func (d *Driver) checkGiven(grants []device.Grant) error {
 
 // startTakes grows with what has to be pinned and mapped before a guest runs.
 func startTakes(spec hypervisor.Spec) time.Duration {
-	list := givenOf(spec.Grants)
-	if len(list) == 0 {
-		return slowly
-	}
-	gib := uint64(max(spec.MemoryMiB, 0)) >> 10 //nolint:gosec // not negative
-	for _, g := range list {
-		gib += g.barBytes() >> 30
-	}
-	return slowly + time.Duration(gib)*perGiB //nolint:gosec // far below
+	return slowly + device.Pinning(spec.Grants, spec.MemoryMiB)
 }
 
 // shape adds the host's devices to a machine, and makes the machine fit them.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -55,24 +54,50 @@ func function(address string, node int, bytes uint64) device.Function {
 	return device.Function{Address: address, NUMANode: node, BARBytes: bytes}
 }
 
-func TestMachinesAreShapedForTheirGPUs(t *testing.T) {
-	t.Parallel()
+type gpuMachine struct {
+	spec hypervisor.Spec
+	virt string
+	huge bool
+}
+
+func gpuMachines() map[string]gpuMachine {
 	h200 := func(bus string, node int) device.Grant {
 		return device.Grant{Pass: []device.Function{function("0000:"+bus+":00.0", node, 256<<30+48<<20)}}
 	}
 	virtual := function("0000:17:00.6", 1, 0)
-	for name, tc := range map[string]struct {
-		spec hypervisor.Spec
-		virt string
-		huge bool
-	}{
+	return map[string]gpuMachine{
 		"one-card": {spec: gpuSpec(4, 8192, device.Grant{Pass: []device.Function{
 			function("0000:01:00.0", -1, 304<<20), function("0000:01:00.1", -1, 16<<10), function("0000:01:00.2", -1, 320<<10), function("0000:01:00.3", -1, 4<<10),
 		}}), virt: virtTCG},
 		"one-node":  {spec: gpuSpec(16, 65536, h200("3b", 1), h200("4c", 1)), virt: virtKVM, huge: true},
 		"two-nodes": {spec: gpuSpec(16, 131072, h200("3b", 0), h200("9a", 1), h200("4c", 0)), virt: virtKVM},
 		"vgpus":     {spec: gpuSpec(2, 4096, device.Grant{Mediated: "48ac3d9d-5366-5f65-8bb3-4e6232a0d043"}, device.Grant{Virtual: &virtual}), virt: virtKVM},
-	} {
+	}
+}
+
+// TestLibvirtTakesMachinesWithGPUs by its schema and its own placing of devices.
+func TestLibvirtTakesMachinesWithGPUs(t *testing.T) {
+	c := newCloud(t)
+	c.cfg.SysDir = hostWith(t, nodes(2))
+	for name, m := range gpuMachines() {
+		text, err := c.domain(m.spec, network.Attachment{ID: m.spec.ID, Address: "10.64.0.9", MAC: "02:76:00:00:00:01", Port: "tv0123456789ab"}, virt{mode: virtTCG})
+		if err != nil {
+			t.Fatal(err)
+		}
+		dom, err := c.define(t.Context(), m.spec.ID, text)
+		if err != nil {
+			t.Errorf("%s: libvirt refuses it: %v", name, errors.Unwrap(err))
+			continue
+		}
+		if err := c.undefine(t.Context(), dom); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestMachinesAreShapedForTheirGPUs(t *testing.T) {
+	t.Parallel()
+	for name, tc := range gpuMachines() {
 		d := testDriver(t)
 		d.cfg.SysDir, d.cfg.HugePages = hostWith(t, nodes(2)), tc.huge
 		text, err := d.domain(tc.spec, network.Attachment{ID: "inst_01", Address: "10.64.0.9", MAC: "02:76:00:00:00:01", Port: "tv0123456789ab"}, virt{mode: tc.virt})
@@ -91,13 +116,6 @@ func TestMachinesAreShapedForTheirGPUs(t *testing.T) {
 		}
 		if diff := cmp.Diff(string(want), text); diff != "" {
 			t.Errorf("%s: UPDATE_GOLDEN=1 writes it anew; is this meant?\n%s", name, diff)
-		}
-		_, err = exec.LookPath("xmllint")
-		tool, missing := exec.LookPath("virt-xml-validate")
-		if err = errors.Join(err, missing); err != nil {
-			t.Logf("%s: libvirt's schema is not checked: %v", name, err)
-		} else if out, err := exec.Command(tool, golden, "domain").CombinedOutput(); err != nil {
-			t.Errorf("%s: libvirt's schema refuses it: %s", name, out)
 		}
 	}
 }
