@@ -13,6 +13,7 @@ export const docPages = [
   { page: 'nodes', title: 'Nodes and GPUs', part: 'For operators' },
   { page: 'metrics', title: 'Metrics and alerts', part: 'For operators' },
   { page: 'simulation', title: 'Simulated cards and nodes', part: 'For operators' },
+  { page: 'gpus', title: 'Real GPUs', part: 'For operators' },
   { page: 'networking', title: 'Networking and isolation', part: 'For operators' },
   { page: 'ha', title: 'High availability', part: 'For operators' },
   { page: 'backups', title: 'Backups: what is where', part: 'For operators' },
