@@ -104,11 +104,15 @@ func open(ctx context.Context, cfg Config, l *ledger) (*Board, error) {
 		}
 	}
 	sortGPUs(b.last)
-	return b, b.resume(ctx)
+	b.resume(ctx)
+	if _, err := b.look(ctx); err != nil { // so that each card is known before its faults are
+		cfg.Log.Warn("read cards", "error", err)
+	}
+	return b, nil
 }
 
 // resume ends what was begun.
-func (b *Board) resume(ctx context.Context) error {
+func (b *Board) resume(ctx context.Context) {
 	s := b.ledger.read()
 	for _, id := range slices.Sorted(maps.Keys(s.Holds)) {
 		if h := s.Holds[id]; h.Releasing {
@@ -138,7 +142,6 @@ func (b *Board) resume(ctx context.Context) error {
 	if err := b.Wish(ctx, wishes); err != nil {
 		b.cfg.Log.Warn("bring cards to their layout", "error", err)
 	}
-	return nil
 }
 
 func (b *Board) recoverLocked(ctx context.Context, card string, count int64) error {

@@ -152,6 +152,7 @@ func (b *Board) describe(ctx context.Context, s *scan, v *view, holds map[string
 			g.MemoryMiB = max(g.MemoryMiB, int64(bar.Bytes>>20)) //nolint:gosec // far below
 		}
 	}
+	g.MemoryMiB = max(g.MemoryMiB, 1) // a parent without any of its own
 	if v.driver != nil {
 		g.NVLink = v.driver.NVLink
 	} else if rec.Last != nil {
@@ -159,6 +160,9 @@ func (b *Board) describe(ctx context.Context, s *scan, v *view, holds map[string
 	}
 	b.modeOf(ctx, v, holds)
 	g.Modes = b.modesOf(v)
+	if rec.Last != nil && f.Driver == vfioDriver && ownerOf(holds, g.PCIAddress, func(part) bool { return true }) != "" {
+		g.Modes = rec.Last.Modes // its driver doesn't have it now, which changes nothing of what it can be
+	}
 	b.stateOf(ctx, s, v, holds)
 	b.mu.Lock()
 	g.Wish = b.wishes[g.PCIAddress]
@@ -213,6 +217,7 @@ func (b *Board) modeOf(ctx context.Context, v *view, holds map[string]hold) {
 // describeVGPUs shows ours at their places, and others' at those that are left.
 func (b *Board) describeVGPUs(v *view, holds map[string]hold) {
 	g := &v.gpu
+	g.Geometry = "vgpu1" // until a type is known; nothing is placed on it till then
 	name := v.rec.VGPUType
 	if name == "" && len(v.made) > 0 {
 		name = v.made[0].typ

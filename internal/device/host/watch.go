@@ -54,8 +54,8 @@ func (b *Board) again(ctx context.Context, what string, watch func() error) {
 // that instance's; of one that is cut, the driver's number of the slice tells.
 func (b *Board) hear(s Signal) {
 	state := b.ledger.read()
-	if s.UUID == "" {
-		s.UUID = state.Cards[s.Card].UUID
+	if s.UUID = state.Cards[s.Card].UUID; s.UUID == "" {
+		return // none of ours: graphics of the host
 	}
 	if s.Owner == "" {
 		s.Owner = b.ownerOfSignal(state, s)
