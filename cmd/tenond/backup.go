@@ -124,12 +124,7 @@ func withPlace(ctx context.Context, state string, alone bool, newID string, f fu
 		}
 		return f(place{config: c, DSN: c.DatabaseURL, key: c.MasterKeyFile, registry: filepath.Join(c.StateDir, "registry"), cloud: c.CloudID})
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("find own program: %w", err)
-	}
-	agent := filepath.Join(filepath.Dir(self), "tenon-agent")
-	return devcloud.WithDatabase(ctx, state, devcloud.DefaultRoots, agent, devcloud.NewConsole(os.Stderr), alone, newID, func(p devcloud.Place) error {
+	return devcloud.WithDatabase(ctx, state, devcloud.DefaultRoots, devcloud.NewConsole(os.Stderr), alone, newID, func(p devcloud.Place) error {
 		return f(place{config: config{DatabaseURL: p.OwnerDSN}, DSN: p.OwnerDSN, key: p.MasterKeyFile, registry: p.Registry, cloud: p.CloudID})
 	})
 }

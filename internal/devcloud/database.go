@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"time"
 )
 
@@ -18,16 +20,17 @@ type Place struct {
 	Registry      string
 }
 
-// WithDatabase runs f on the database of a state folder's cloud. One that runs is
-// used as it is, unless f must have it alone; of one that doesn't, Postgres is
-// started for f and stopped after it. A folder that is no cloud's yet becomes the
-// cloud's that newID names; empty: it is refused.
-func WithDatabase(ctx context.Context, state string, roots Roots, agent string, console *Console, alone bool, newID string, f func(Place) error) error {
+// WithDatabase runs f on the database of a state folder's cloud. Whatever runs is
+// left as it is found, kept by a supervisor or not: Postgres is used if it runs,
+// and else started for f and stopped after it. alone: f must have the database to
+// itself, and is refused while a supervisor or a control plane runs. A folder that
+// is no cloud's yet becomes the cloud's that newID names; empty: it is refused.
+func WithDatabase(ctx context.Context, state string, roots Roots, console *Console, alone bool, newID string, f func(Place) error) error {
 	state, err := filepath.Abs(state)
 	if err != nil {
 		return fmt.Errorf("find state folder: %w", err)
 	}
-	id, err := readIdentity(state)
+	_, err = readIdentity(state)
 	if errors.Is(err, fs.ErrNotExist) && newID != "" {
 		err = adoptID(state, newID, roots)
 	} else if errors.Is(err, fs.ErrNotExist) {
@@ -36,23 +39,99 @@ func WithDatabase(ctx context.Context, state string, roots Roots, agent string, 
 	if err != nil {
 		return err
 	}
-	if !alone && id.ID != "" {
-		lock, err := lockState(state)
-		if err != nil { // it runs
-			l := Layout{Identity: id, Run: filepath.Join(roots.Run, "tenon-"+id.ID)}
-			return f(l.place(Postgres{Socket: l.postgresSocket()}))
-		}
-		lock.Release()
-	}
-	s, err := Open(state, roots, agent, console)
+	id, err := openIdentity(state) // refuses the copy of another cloud's folder
 	if err != nil {
 		return err
 	}
-	defer func() { _ = s.Close() }()
+	pg, err := findPostgres()
+	if err != nil {
+		return err
+	}
+	l := Layout{Identity: id, Run: filepath.Join(roots.Run, "tenon-"+id.ID), Far: filepath.Join(roots.Lib, id.ID)}
+	pg.Data, pg.Socket = l.postgresData(), l.postgresSocket()
+	lock, err := lockState(state)
+	switch {
+	case err == nil:
+		defer lock.Release()
+	case alone:
+		return err
+	default: // it is kept: a Postgres that is down at this moment comes back
+		if err := l.awaited(ctx, pg); err != nil {
+			return err
+		}
+		return f(l.place(pg))
+	}
+	if p, ok := l.serving(); ok && alone {
+		return fmt.Errorf("the control plane of this cloud still runs, as process %d, though the `tenond dev` that started it has ended: end it (`kill %[1]d`) and then try again; guests go on. Nothing was changed", p.PID)
+	}
+	if pg.runs(ctx, l.Run) {
+		if err := l.awaited(ctx, pg); err != nil {
+			return err
+		}
+		return f(l.place(pg))
+	}
+	return l.withOwnPostgres(ctx, roots, pg, console, f)
+}
+
+// serving is a control plane that outlived its supervisor.
+func (l Layout) serving() (process, bool) {
+	if p, ok := readPid(l.Run, "serve"); ok && p.alive() {
+		return p, true
+	}
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if argv := commandLine(pid); len(argv) == 4 && slices.Equal(argv[1:], serveArgs(l.State)) {
+			return process{PID: pid}, true
+		}
+	}
+	return process{}, false
+}
+
+// runs reports whether the server is up or coming up, whoever keeps it.
+func (p Postgres) runs(ctx context.Context, run string) bool {
+	if _, ok := survivor(run, "postgres", p.service().looks()); ok {
+		return true
+	}
+	return p.answers(ctx) == nil // a Postgres of another version, say
+}
+
+// awaited waits until a server answers that another keeps.
+func (l Layout) awaited(ctx context.Context, pg Postgres) error {
+	return newChild(pg.service(), l.Run, l.logFile("postgres"), nil).ready(ctx)
+}
+
+// withOwnPostgres starts the server for f alone, and takes away no more than it
+// made: other parts of the cloud may run without it.
+func (l Layout) withOwnPostgres(ctx context.Context, roots Roots, pg Postgres, console *Console, f func(Place) error) error {
+	fresh := !exists(l.Run)
+	l, err := openLayout(l.State, roots, pg.UID)
+	if err != nil {
+		return err
+	}
+	pg.Data, pg.Socket = l.postgresData(), l.postgresSocket() // only now is it known where parts live
+	if err := pg.prepare(ctx); err != nil {
+		return err
+	}
+	s := &Supervisor{Layout: l, Postgres: pg, Console: console}
+	s.giveToCaller(l.State, filepath.Join(l.State, identityFile), filepath.Join(l.State, "lock"), filepath.Join(l.State, "log"))
+	defer func() {
+		for _, c := range s.children {
+			c.stop(nil)
+		}
+		if fresh { // each must be empty, or it isn't ours to take
+			_ = os.Remove(pg.Socket)
+			_ = os.Remove(filepath.Join(l.Run, identityFile))
+			_ = os.Remove(l.Run)
+		}
+	}()
 	if err := s.StartPostgres(ctx); err != nil {
 		return err
 	}
-	return f(s.place(s.Postgres))
+	return f(l.place(pg))
 }
 
 func (l Layout) place(p Postgres) Place {

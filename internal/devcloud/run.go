@@ -226,12 +226,14 @@ func newPassword() string {
 	return text[:5] + "-" + text[5:10] + "-" + text[10:15] + "-" + text[15:]
 }
 
+func serveArgs(state string) []string { return []string{"serve", "--state", state} }
+
 func (s *Supervisor) serveService(o Options) Service {
 	program := filepath.Join(o.Programs, "tenond")
 	return Service{
 		Name: "serve",
 		// The state folder in the arguments tells this cloud's process from another's.
-		Argv: []string{program, "serve", "--state", s.State},
+		Argv: append([]string{program}, serveArgs(s.State)...),
 		Env: []string{
 			"TENON_CLOUD_ID=" + s.ID,
 			"TENON_STATE_DIR=" + s.State,
