@@ -5,6 +5,7 @@ import type { GPU } from '~/api/fleet.ts'
 import { ApiProblem, failureOf } from '~/api/problem.ts'
 import { queryClient } from '~/api/query.ts'
 import { bodyOf, type CardForm, cutByMIG, formOf, modeMeans, modeNames, modesOf } from '~/lib/cardwish.ts'
+import { sentence } from '~/lib/format.ts'
 import { Button } from '~/ui/Button.tsx'
 import { Dialog } from '~/ui/Dialog.tsx'
 import { SelectField } from '~/ui/Field.tsx'
@@ -186,5 +187,5 @@ function Refusal({ error }: { error: unknown }) {
         <p className="mt-1 text-fg2">{failure.hint}</p>
       </Notice>
     )
-  return <Notice tone="red">{wrong.length ? wrong.join('; ') : failure.message}</Notice>
+  return <Notice tone="red">{sentence(wrong.length ? wrong.join('; ') : failure.message)}</Notice>
 }
