@@ -11,7 +11,7 @@ export const docPages = [
   { page: 'usage', title: 'Usage and prices', part: 'For users' },
   { page: 'install', title: 'Installation', part: 'For operators' },
   { page: 'nodes', title: 'Nodes and GPUs', part: 'For operators' },
-  { page: 'gpus', title: 'Dividing and recovering GPUs', part: 'For operators' },
+  { page: 'cards', title: 'Dividing and recovering GPUs', part: 'For operators' },
   { page: 'metrics', title: 'Metrics and alerts', part: 'For operators' },
   { page: 'simulation', title: 'Simulated cards and nodes', part: 'For operators' },
   { page: 'gpus', title: 'Real GPUs', part: 'For operators' },
