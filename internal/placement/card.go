@@ -1,6 +1,8 @@
 package placement
 
 import (
+	"slices"
+
 	"github.com/tenon-cloud/tenon/internal/cloud"
 	"github.com/tenon-cloud/tenon/internal/gpu"
 )
@@ -63,10 +65,40 @@ func (c *card) unready() Code {
 	return GPUNotReady
 }
 
-// alone reports whether a card can be given without others. What shares its
-// isolation group with another card goes to a VM with that or not at all.
+// bundled reports whether a card goes to the want only together with others: what
+// shares its isolation group with another card goes to a VM with that or not.
+func (w *want) bundled(c *card) bool {
+	return c.src.Bundled && w.kind == cloud.KindVM && w.shape.GPUMode == cloud.ModeWhole
+}
+
+// alone reports whether a card can be given to the want, by itself or because the
+// want is for as many as go with it.
 func (w *want) alone(c *card) bool {
-	return !(c.src.Bundled && w.kind == cloud.KindVM && w.shape.GPUMode == cloud.ModeWhole)
+	return !w.bundled(c) || len(c.src.Bundle) > 0 && len(c.src.Bundle)+1 == w.shape.GPUCount
+}
+
+// bundle picks the cards of one bundle that is just what a VM asks for.
+func (n *node) bundle(w *want, picks []pick) []pick {
+	free := func(i int) bool {
+		c := &n.gpus[i]
+		return c.ready && c.used.Mask == 0 && w.suits(c)
+	}
+	for i := range n.gpus {
+		c := &n.gpus[i]
+		if !w.bundled(c) || !w.alone(c) || !free(i) {
+			continue
+		}
+		picks = append(picks[:0], pick{i, -1})
+		for j := range n.gpus {
+			if j != i && slices.Contains(c.src.Bundle, n.gpus[j].src.PCIAddress) && free(j) {
+				picks = append(picks, pick{j, -1})
+			}
+		}
+		if len(picks) == w.shape.GPUCount {
+			return picks
+		}
+	}
+	return picks[:0]
 }
 
 // joins reports whether shares of a card may be the want's organisation's.

@@ -97,6 +97,23 @@ func TestSharesAndVirtualGPUsGoToTheirKinds(t *testing.T) {
 	if r.Kind = cloud.KindVM; !one(t, []Node{newNode(1, bundled)}, r).Refusal.has(GPUBundle) {
 		t.Error("a VM got half of a bundle")
 	}
+	pair := func(other string) GPU {
+		g := bundled
+		g.Bundle = []string{other}
+		return g
+	}
+	nodes = []Node{newNode(1, pair(address(1)), pair(address(0)), pair(address(3)), pair(address(2)))}
+	nodes[0].GPUs[3].State = cloud.GPUUnhealthy
+	both := whole(1, 2)
+	both.Kind = cloud.KindVM
+	d := one(t, nodes, both)
+	if d.Refusal != nil || d.Members[0].Devices[0].GPUID != gpuID(1, 0) || d.Members[0].Devices[1].GPUID != gpuID(1, 1) {
+		t.Errorf("a VM that asks for two of a pair gets %+v", d)
+	}
+	nodes[0].GPUs[1].Used.Mask = 0xff
+	if d := one(t, nodes, both); d.Refusal == nil {
+		t.Errorf("a VM got %+v of two pairs of which one card each is free", d.Members)
+	}
 	if r.Kind = cloud.KindContainer; one(t, []Node{newNode(1, bundled)}, r).Refusal != nil {
 		t.Error("a container needs no bundle")
 	}

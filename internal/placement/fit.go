@@ -104,12 +104,13 @@ func (n *node) fitWhole(w *want, picks []pick) (uint64, []pick, bool) {
 	count := w.shape.GPUCount
 	var free []int
 	for i := range n.gpus {
-		if c := &n.gpus[i]; c.ready && c.used.Mask == 0 && w.suits(c) && w.alone(c) {
+		if c := &n.gpus[i]; c.ready && c.used.Mask == 0 && w.suits(c) && !w.bundled(c) {
 			free = append(free, i)
 		}
 	}
 	if len(free) < count {
-		return 0, picks, false
+		picks = n.bundle(w, picks)
+		return pack(0, 0, 0, 0, n.slack), picks, len(picks) == count
 	}
 	if n.topology == nil {
 		n.topology = newTopology(n.gpus)
