@@ -310,6 +310,14 @@ BEGIN
     RETURN NEW;
 END $$;
 
+CREATE FUNCTION public.silent_since(wanted uuid) RETURNS timestamp with time zone
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'public'
+    AS $$
+    SELECT COALESCE(n.last_seen_at, n.created_at) FROM instance i JOIN node n ON n.id = i.node_id
+    WHERE i.id = wanted AND (i.org_id = current_org() OR is_operator()) AND NOT (n.state = 'ready' AND n.fenced_at IS NULL)
+$$;
+
 CREATE FUNCTION public.volume_guard() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -1660,6 +1668,9 @@ GRANT ALL ON FUNCTION public.queue_length(of_pool uuid) TO tenon_system;
 REVOKE ALL ON FUNCTION public.queue_place(wanted uuid) FROM PUBLIC;
 GRANT ALL ON FUNCTION public.queue_place(wanted uuid) TO tenon_api;
 GRANT ALL ON FUNCTION public.queue_place(wanted uuid) TO tenon_system;
+
+REVOKE ALL ON FUNCTION public.silent_since(wanted uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.silent_since(wanted uuid) TO tenon_api;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.alarm TO tenon_system;
 GRANT SELECT ON TABLE public.alarm TO tenon_api;

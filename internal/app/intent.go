@@ -186,6 +186,9 @@ func (m *move) write(ctx context.Context, tx *postgres.Tx, c Call, action authz.
 		}
 		tx.Wake(postgres.TopicSchedule)
 	}
+	if err := m.prove(ctx, tx); err != nil {
+		return err
+	}
 	event := postgres.InstanceEvent(&m.Standing, m.verb, m.message, m.now, m.data)
 	if err := postgres.IntentSave(ctx, tx, m.Standing, m.queued); err != nil {
 		return err
@@ -225,6 +228,25 @@ func (m *move) write(ctx context.Context, tx *postgres.Tx, c Call, action authz.
 		detail["held"] = m.Held || m.Reason == postgres.ReasonHold
 	}
 	return audit(ctx, tx, c, m.OrgID, action, m.ID.String(), detail)
+}
+
+// prove has a charge end with the last sign of life, where the node is silent.
+func (m *move) prove(ctx context.Context, tx *postgres.Tx) error {
+	if m.was.NodeID.IsZero() {
+		return nil
+	}
+	silent, err := postgres.SilentSince(ctx, tx, m.ID)
+	if err != nil || silent.IsZero() {
+		return err
+	}
+	if silent.Before(m.was.StateAt) {
+		silent = m.was.StateAt
+	}
+	if m.data == nil {
+		m.data = map[string]any{}
+	}
+	m.data["proven_until"] = silent
+	return nil
 }
 
 // enter moves to a state.

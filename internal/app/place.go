@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/tenon-cloud/tenon/internal/cloud"
 	"github.com/tenon-cloud/tenon/internal/nodewire"
@@ -13,7 +14,7 @@ import (
 // place, in the queue, or in the queue without its GPUs.
 func (m *move) start(ctx context.Context, tx *postgres.Tx, w wanted) error {
 	if m.Held {
-		return m.startHeld(w)
+		return m.startHeld(ctx, tx, w)
 	}
 	if m.State == cloud.StateQueued && w.withoutGPU && m.Shape.GPUCount > 0 {
 		return m.startSooner(ctx, tx)
@@ -68,10 +69,18 @@ func (m *move) hasData(ctx context.Context, tx *postgres.Tx) error {
 
 // startHeld starts a VM in the place that it held: nobody else has had its GPUs,
 // so there is nothing to wait for.
-func (m *move) startHeld(w wanted) error {
+func (m *move) startHeld(ctx context.Context, tx *postgres.Tx, w wanted) error {
 	if w.withoutGPU {
 		return cloud.E(cloud.KindConflict, "place_held", "instance %q holds its GPUs: it starts with them at once", m.Name).
 			WithHint("start it plainly, or release its place first (stop, gpu: release)")
+	}
+	silent, err := postgres.SilentSince(ctx, tx, m.ID)
+	if err != nil {
+		return err
+	}
+	if !silent.IsZero() {
+		return cloud.E(cloud.KindConflict, "node_silent", "instance %q holds its place on a node that has not been heard of since %s", m.Name, silent.UTC().Format(time.RFC3339)).
+			WithHint("start it when its node is back, or release its place (stop, gpu: release)").With("silent_since", silent.UTC())
 	}
 	m.Desired, m.Held, m.resume = cloud.DesiredRunning, false, true
 	m.Epoch++

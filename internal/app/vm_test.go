@@ -224,6 +224,43 @@ func TestAHeldVMStartsWithoutAQueueAndIsReleasedAtOnce(t *testing.T) {
 	}
 }
 
+// A place on a node that nobody hears of is charged until its last sign of life,
+// and starts nothing.
+func TestAHeldVMOnASilentNode(t *testing.T) {
+	t.Parallel()
+	for what, give := range map[string]func(h *house) error{
+		"released": func(h *house) error {
+			_, err := h.InstanceStop(t.Context(), h.admin, "default", "vm-1", app.StopInput{GPU: cloud.StopReleases}, 0)
+			return err
+		},
+		"deleted": func(h *house) error {
+			_, err := h.InstanceDelete(t.Context(), h.admin, "default", "vm-1", 0)
+			return err
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t)
+			h.images(t)
+			node := h.node(t, 1, cloud.ModeWhole)
+			if _, err := h.InstanceCreate(t.Context(), h.admin, "default", app.InstanceInput{Name: "vm-1", Image: "debian-12-vm", Flavor: "h100-1x", OnStop: cloud.StopHolds}); err != nil {
+				t.Fatal(err)
+			}
+			h.hold(t, "vm-1", node)
+			exec(t, h, `UPDATE instance SET state_at = now() - interval '1 hour'`)
+			exec(t, h, `UPDATE node SET state = 'late', last_seen_at = now() - interval '10 minutes'`)
+			_, err := h.InstanceStart(t.Context(), h.admin, "default", "vm-1", app.StartInput{}, 0)
+			wantCode(t, "start on a silent node", err, cloud.KindConflict, "node_silent")
+			if err := give(h); err != nil {
+				t.Fatal(err)
+			}
+			if n := count(t, h, `SELECT count(*) FROM event e, node n WHERE (e.data->>'proven_until')::timestamptz = n.last_seen_at`); n != 1 {
+				t.Errorf("%d events say until when it is proven", n)
+			}
+		})
+	}
+}
+
 func TestAHeldVMIsDeletedAtOnceAndItsDiskByItsNode(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

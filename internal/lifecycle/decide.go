@@ -83,7 +83,10 @@ func (s *step) running(o postgres.Observation, now time.Time) {
 			s.found(o)
 		}
 		if in.Reason != postgres.ReasonNodeLost && in.Reason != postgres.ReasonDegraded && in.Message != "" && o.Generation >= in.Generation {
-			in.Message, s.changed = "", true // a restart is over
+			in.Message, s.changed = "", true // a restart is over, and what runs began with it
+			if began := clamp(o.ReceivedAt.Add(-o.RanFor), in.StateAt, o.ReceivedAt); in.StartedAt != nil && began.After(*in.StartedAt) {
+				in.StartedAt = &began
+			}
 		}
 		if in.Address != o.Address && o.Address != "" {
 			in.Address, s.changed = o.Address, true

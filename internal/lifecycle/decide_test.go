@@ -177,3 +177,16 @@ func TestIntents(t *testing.T) {
 		}
 	}
 }
+
+// What is known of a run, by its node, begins with its last restart.
+func TestARestartBeginsTheRunAnew(t *testing.T) {
+	t.Parallel()
+	was := placed(cloud.StateRunning)
+	was.Generation, was.Message = 2, "its node restarts it"
+	o := said(was, nodewire.GuestRunning)
+	o.Generation, o.RanFor = 2, time.Minute
+	got := decide(was, o, noon)
+	if got.inst.StartedAt == nil || !got.inst.StartedAt.Equal(noon.Add(-time.Minute)) || got.inst.Message != "" || len(got.events) != 0 {
+		t.Errorf("it began at %v with message %q and %d events", got.inst.StartedAt, got.inst.Message, len(got.events))
+	}
+}

@@ -337,6 +337,32 @@ func TestANewLeaderJudgesNobodyForSilenceItDidNotHear(t *testing.T) {
 	}
 }
 
+// Only a sign of life makes a node ready: not a clock that was set back, by which
+// it seems to have spoken in an hour from now.
+func TestAClockSetBackIsNoSignOfLife(t *testing.T) {
+	t.Parallel()
+	w := looptest.New(t)
+	w.Node(t, 16, 16384, "h100-80gb", cloud.ModeMIG, 1)
+	l := w.Loops()
+	for _, was := range []string{"ready", "late", "lost"} {
+		w.Exec(t, `UPDATE node SET state = $1, last_seen_at = now() + interval '1 hour'`, was)
+		if err := l.Lifecycle.Liveness(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]string{"ready": "late", "late": "late", "lost": "lost"}[was]
+		if got := looptest.One[string](t, w, `SELECT state FROM node`); got != want {
+			t.Errorf("a node that was %s is %s, want %s", was, got, want)
+		}
+	}
+	w.Exec(t, `UPDATE node SET last_seen_at = now()`)
+	if err := l.Lifecycle.Liveness(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := looptest.One[string](t, w, `SELECT state FROM node`); got != "ready" {
+		t.Errorf("it spoke, and is %s", got)
+	}
+}
+
 func TestCleanupDeletesOnlyWhatHasExpired(t *testing.T) {
 	t.Parallel()
 	w := looptest.New(t)

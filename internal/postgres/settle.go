@@ -66,22 +66,28 @@ type NodeMove struct {
 	LastSeenAt *time.Time
 }
 
+// SilentSince is when the node of one's own instance was last heard of, if its
+// word does not count now; the zero time if it does, or there is none.
+func SilentSince(ctx context.Context, q Querier, id cloud.InstanceID) (time.Time, error) {
+	var at *time.Time
+	err := q.QueryRow(ctx, `SELECT silent_since($1)`, id).Scan(&at)
+	if err != nil || at == nil {
+		return time.Time{}, wrap("look at an instance's node", err)
+	}
+	return *at, nil
+}
+
 // NodesJudge sets every node's state by when it was last heard of, and gives
 // those that changed. Silence counts for as long as somebody has listened, at
 // most; only a sign of life makes a node ready, and a fenced one has to prove
 // first that nothing is left.
 func NodesJudge(ctx context.Context, q Querier, late, lost, listened time.Duration) ([]NodeMove, error) {
-	// After the clock was set back, a node would seem to have spoken until it has
-	// caught up.
-	if _, err := q.Exec(ctx, `
-		WITH ahead AS MATERIALIZED (SELECT id FROM node WHERE last_seen_at > now() + $1::interval ORDER BY id FOR NO KEY UPDATE)
-		UPDATE node n SET last_seen_at = now() FROM ahead WHERE n.id = ahead.id`, late); err != nil {
-		return nil, fmt.Errorf("judge nodes: %w", err)
-	}
 	rows, err := q.Query(ctx, `
 		WITH judged AS (
 			SELECT id, state AS was, last_seen_at AS seen, CASE
 				WHEN last_seen_at IS NULL THEN state
+				-- The clock was set back: what it said before is no sign of life now.
+				WHEN last_seen_at > now() + $1::interval THEN CASE WHEN state = 'ready' AND $3::interval >= $1::interval THEN 'late' ELSE state END
 				WHEN now() - last_seen_at < $1::interval THEN CASE WHEN fenced_at IS NULL THEN 'ready' ELSE 'late' END
 				WHEN state = 'ready' AND $3::interval < $1::interval THEN 'ready'
 				WHEN now() - last_seen_at < $2::interval THEN 'late'
