@@ -330,3 +330,32 @@ func TestARealFailureIsNoGrant(t *testing.T) {
 	w.release("inst-a", 1)
 	w.same([]string{`0000:17:00.0 "nvidia" ""`}, "0000:17:00.0")
 }
+
+// TestAfterARebootAGuestGetsItsCardAgain, or gives it back: the kernel has put
+// every function with its own driver meanwhile.
+func TestAfterARebootAGuestGetsItsCardAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a100", twoA100())
+	card := "0000:17:00.0"
+	reboot := func(boot string) {
+		w.m.Change(address(t, card), func(d *recorded.Device) { d.Driver, d.Override = "nvidia", "" })
+		w.cfg.BootID = boot
+		w.open()
+	}
+	want := vm("inst-a", 1, w.wholes(card)...)
+	w.prepare(want)
+	reboot("boot-2")
+	if held, err := w.b.Held(context.Background()); err != nil || len(held["inst-a"]) != 1 {
+		t.Errorf("held %v, %v", held, err)
+	}
+	w.refused(vm("inst-b", 1, want.Devices...), false, "held by inst-a")
+	w.prepare(want)
+	w.same([]string{card + ` "vfio-pci" "vfio-pci"`}, card)
+	reboot("boot-3")
+	w.release("inst-a", 1)
+	w.wants(card, nodewire.GPUReady)
+	w.same([]string{card + ` "nvidia" ""`}, card)
+	if !slices.Contains(w.cfg.Driver.(boundDriver).Log(), "reset "+card) {
+		t.Errorf("what a tenant left was not reset: %v", w.cfg.Driver.(boundDriver).Log())
+	}
+}

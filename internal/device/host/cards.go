@@ -30,6 +30,9 @@ func (b *Board) Wish(ctx context.Context, cards []nodewire.Card) error {
 	if err := b.keepWishes(ctx, wished); err != nil {
 		return fmt.Errorf("keep wishes: %w", err)
 	}
+	b.mu.Lock()
+	maps.DeleteFunc(b.wishes, func(card, _ string) bool { _, still := wished[card]; return !still })
+	b.mu.Unlock()
 	for _, address := range slices.Sorted(maps.Keys(wished)) {
 		if err := b.fulfilLocked(ctx, wished[address]); err != nil {
 			return fmt.Errorf("wish of card %s: %w", address, err)
@@ -116,8 +119,11 @@ func (b *Board) setWish(card, reason string) {
 
 // become changes a card's mode or layout. A reason says why it stays as it is.
 func (b *Board) become(ctx context.Context, wish nodewire.Card) (reason string, err error) {
-	if wish.Mode == "" {
+	switch {
+	case wish.Mode == "":
 		return "", nil
+	case wish.Mode == "vgpu" && wish.VGPUType == "":
+		return "vGPUs on MIG slices are not made by this agent: name a vGPU type", nil
 	}
 	s, err := b.look(ctx)
 	if err != nil {
@@ -153,10 +159,7 @@ func (b *Board) isAs(v *view, wish nodewire.Card) bool {
 	case "shared":
 		return v.gpu.Mode == "shared" && v.rec.Shares == wish.Shares
 	case "vgpu":
-		if wish.VGPUType != "" {
-			return v.gpu.Mode == "vgpu" && v.mig == nil && v.vgpu.ID != "" && (v.rec.VGPUType == wish.VGPUType)
-		}
-		return v.mig != nil
+		return v.gpu.Mode == "vgpu" && v.vgpu.ID != "" && v.rec.VGPUType == wish.VGPUType
 	case "mig":
 		return v.gpu.Mode == "mig"
 	}
@@ -166,7 +169,7 @@ func (b *Board) isAs(v *view, wish nodewire.Card) bool {
 // adopts: nothing of the card changes; it only becomes known which type its vGPUs
 // have, and all that others made have that one.
 func adopts(v *view, wish nodewire.Card) bool {
-	if wish.Mode != "vgpu" || v.gpu.Mode != "vgpu" || v.mig != nil || v.rec.VGPUType != "" || v.rec.Phase != "" {
+	if wish.Mode != "vgpu" || v.gpu.Mode != "vgpu" || v.rec.VGPUType != "" || v.rec.Phase != "" {
 		return false
 	}
 	t, ok := typeByName(v.gpu.VGPUTypes, wish.VGPUType)
@@ -273,18 +276,30 @@ func (b *Board) enterVGPU(ctx context.Context, v *view, wish nodewire.Card) (str
 			return "the card is not there, or can't be read", nil
 		}
 	}
-	list := typesOf(v.card)
-	if _, ok := typeByName(list, wish.VGPUType); !ok {
-		var names []string
-		for _, t := range list {
-			names = append(names, t.Name)
-		}
-		if len(names) == 0 {
-			return "the host's driver offers no vGPU types on it", nil
-		}
-		return fmt.Sprintf("the host's driver offers no vGPU type %q now; it offers %s", wish.VGPUType, strings.Join(names, ", ")), nil
+	reason, err := b.chooseType(v, wish)
+	if rec := b.ledger.card(wish.PCIAddress); reason == "" || err != nil || !rec.MadeVFs || rec.Switched != "" {
+		return reason, err
 	}
-	return "", b.ledger.changeCard(wish.PCIAddress, func(c *cardRecord) { c.Switched, c.VGPUType = "vgpu", wish.VGPUType })
+	// It stays as it was, also when a crash came between.
+	if err := b.setVFs(ctx, f.Address, 0); err != nil {
+		return reason + "; " + err.Error(), nil
+	}
+	return reason, b.ledger.changeCard(wish.PCIAddress, func(c *cardRecord) { c.MadeVFs = false })
+}
+
+func (b *Board) chooseType(v *view, wish nodewire.Card) (string, error) {
+	list := typesOf(v.card)
+	if _, ok := typeByName(list, wish.VGPUType); ok {
+		return "", b.ledger.changeCard(wish.PCIAddress, func(c *cardRecord) { c.Switched, c.VGPUType = "vgpu", wish.VGPUType })
+	}
+	var names []string
+	for _, t := range list {
+		names = append(names, t.Name)
+	}
+	if len(names) == 0 {
+		return "the host's driver offers no vGPU types on it", nil
+	}
+	return fmt.Sprintf("the host's driver offers no vGPU type %q now; it offers %s", wish.VGPUType, strings.Join(names, ", ")), nil
 }
 
 // setVFs makes all virtual functions of a card, or takes all away, and looks.

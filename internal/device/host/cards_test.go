@@ -110,6 +110,32 @@ func TestSharesOfOneCard(t *testing.T) {
 	}
 }
 
+// TestWhatCannotBeIsSaid with the card, which stays as it was.
+func TestWhatCannotBeIsSaid(t *testing.T) {
+	t.Parallel()
+	card := "0000:65:00.0"
+	w := newWorld(t, "a100", twoA100())
+	for _, tc := range []struct {
+		wish nodewire.Card
+		says string
+	}{
+		{nodewire.Card{Mode: "vgpu"}, "name a vGPU type"},
+		{nodewire.Card{Mode: "vgpu", VGPUType: "GRID A100D-20C"}, "no vGPU types"}, // the plain driver makes none
+		{nodewire.Card{Mode: "shared", Shares: 9}, "9 shares"},
+		{nodewire.Card{Mode: "folded"}, "no mode"},
+	} {
+		tc.wish.PCIAddress = card
+		w.wish(tc.wish, nodewire.Card{PCIAddress: "0000:99:00.0", Mode: "whole"})
+		if g := w.mustGPU(card); g.Mode != "whole" || g.State != nodewire.GPUReady || !strings.Contains(g.Wish, tc.says) {
+			t.Errorf("%+v: %+v", tc.wish, g)
+		}
+	}
+	w.wish()
+	if g := w.mustGPU(card); g.Wish != "" {
+		t.Errorf("nothing is wished any more: %q", g.Wish)
+	}
+}
+
 // TestTelemetry: the driver's cards; none without a driver, which is not idle.
 func TestTelemetry(t *testing.T) {
 	t.Parallel()

@@ -174,11 +174,8 @@ func (b *Board) planPart(s *scan, want device.Request, d nodewire.Device, v *vie
 		}
 		return part{Card: address, Slice: &slicePlace{Profile: d.Profile, SlotStart: d.SlotStart, SlotEnd: d.SlotEnd}}, nil
 	case "vgpu":
-		switch {
-		case !vm:
+		if !vm {
 			return impossible("a vGPU is a virtual machine's")
-		case v.mig != nil:
-			return impossible("vGPUs on MIG slices are not made by this agent")
 		}
 		return b.planVGPU(s, want.InstanceID, want.Epoch, d, v.card, taken)
 	case "shared":
