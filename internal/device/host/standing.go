@@ -1,0 +1,86 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tenon-cloud/tenon/internal/device/pci"
+	"github.com/tenon-cloud/tenon/internal/nodewire"
+)
+
+// stateOf says whether a card takes new work. Only a ready one does.
+func (b *Board) stateOf(ctx context.Context, s *scan, v *view, holds map[string]hold) {
+	g, rec, f := &v.gpu, v.rec, v.card.Function
+	address := g.PCIAddress
+	owner := ownerOf(holds, address, func(part) bool { return true })
+	releasing := false
+	for _, h := range holds {
+		releasing = releasing || h.Releasing && slices.Contains(h.cards(), address)
+	}
+	b.changeHealth(func(h *Health, now time.Duration) {
+		if !isSoft(f.Address) {
+			h.Present(address, g.UUID, !f.Dead, now)
+		}
+		if v.driver != nil {
+			h.Read(*v.driver, now)
+		}
+		if v.mig != nil {
+			h.Missing(address, g.UUID, g.Missing, now)
+		}
+	})
+	b.mu.Lock()
+	state, reason := b.health.State(address)
+	b.mu.Unlock()
+	set := func(state, reason string) { g.State, g.Reason = state, reason }
+	switch {
+	case g.State == nodewire.GPUUnknown:
+	case releasing || rec.Phase == nodewire.GPUCleaning:
+		set(nodewire.GPUCleaning, "it is being cleaned and checked")
+	case rec.Phase == nodewire.GPUQuarantined:
+		set(nodewire.GPUQuarantined, rec.Reason)
+	case state != nodewire.GPUReady:
+		set(state, reason)
+	case b.cfg.Driver != nil && f.Driver == b.cfg.DriverName && v.driver == nil:
+		set(nodewire.GPUUnknown, fmt.Sprintf("the probe failed: %v", s.driverErr))
+	case g.Mode == "vgpu" && (rec.VGPUType == "" || v.places == 0) && v.mig == nil:
+		set(nodewire.GPUQuarantined, "no vGPU type was chosen for it")
+	case s.foreign && f.Driver == vfioDriver && owner == "":
+		if why := b.foreignUse(ctx, f); why != "" {
+			set(nodewire.GPUQuarantined, why)
+		}
+	case !v.card.Whole.OK && g.Mode == "whole":
+		g.Reason = "not for virtual machines: " + v.card.Whole.Reason
+	}
+}
+
+// anyForeign asks once for all cards, since it has to look at every process.
+func (b *Board) anyForeign(ctx context.Context, inv pci.Inventory, holds map[string]hold) bool {
+	var files []string
+	for _, c := range inv.Cards {
+		if c.Function.Driver == vfioDriver && ownerOf(holds, c.Function.Address.String(), func(part) bool { return true }) == "" {
+			files = append(files, b.deviceFiles(c.Function, -1)...)
+		}
+	}
+	if len(files) == 0 || b.cfg.Holders == nil {
+		return false
+	}
+	who, err := b.cfg.Holders(ctx, files)
+	return err != nil || len(who) > 0
+}
+
+// foreignUse names who has a card that we did not give away.
+func (b *Board) foreignUse(ctx context.Context, f pci.Function) string {
+	if b.cfg.Holders == nil {
+		return ""
+	}
+	who, err := b.cfg.Holders(ctx, b.deviceFiles(f, -1))
+	switch {
+	case err != nil:
+		return "who uses it is unknown: " + err.Error()
+	case len(who) > 0:
+		return "it is used by " + processes(who) + ", which Tenon did not start"
+	}
+	return ""
+}
