@@ -1,6 +1,7 @@
 package network
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -8,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -52,6 +54,9 @@ func (n *Network) ensureBridge() error {
 	switch {
 	case own.IsValid():
 		n.plan.Subnet = own // the bridge is there: guests may hold its addresses
+	case n.plan.Subnet.IsValid() && overlaps(n.plan.Subnet, taken) && len(n.pinned) > 0:
+		// Guests that run can't be given other addresses.
+		return fmt.Errorf("bridge %s is gone, and its subnet %s is routed elsewhere on this host by now, while %d guests hold addresses of it", n.bridge, n.plan.Subnet, len(n.pinned))
 	case !n.plan.Subnet.IsValid() || overlaps(n.plan.Subnet, taken):
 		if n.plan.Subnet, err = chooseSubnet(n.cfg.CloudID, taken); err != nil {
 			return err
@@ -77,8 +82,10 @@ func (n *Network) ensureBridge() error {
 		if link, err = netlink.LinkByName(n.bridge); err != nil {
 			return fmt.Errorf("find bridge %s: %w", n.bridge, err)
 		}
+	}
+	if mac := bridgeMAC(n.cfg.CloudID); !bytes.Equal(link.Attrs().HardwareAddr, mac) {
 		// Fix the address: a bridge otherwise takes its lowest port's and changes it.
-		if err := netlink.LinkSetHardwareAddr(link, bridgeMAC(n.cfg.CloudID)); err != nil {
+		if err := netlink.LinkSetHardwareAddr(link, mac); err != nil {
 			return fmt.Errorf("set address of bridge %s: %w", n.bridge, err)
 		}
 	}
@@ -110,7 +117,9 @@ func (n *Network) takenPrefixes() (taken []netip.Prefix, own netip.Prefix, err e
 			continue
 		}
 		if a.LinkIndex == ownIndex {
-			own = p
+			if p == n.plan.Subnet || !own.IsValid() {
+				own = p
+			}
 			continue
 		}
 		taken = append(taken, p)
@@ -191,7 +200,7 @@ func (n *Network) enableForwarding() error {
 	if err := os.MkdirAll(forwardingMarks, 0o700); err != nil {
 		return fmt.Errorf("mark forwarding: %w", err)
 	}
-	n.uplinks = nil
+	var marked []string
 	for _, uplink := range uplinks() {
 		mark := filepath.Join(forwardingMarks, uplink)
 		if readSysctl("ipv4/conf", uplink, "forwarding") != "1" {
@@ -203,8 +212,13 @@ func (n *Network) enableForwarding() error {
 			}
 		}
 		if _, err := os.Stat(mark); err == nil {
-			n.uplinks = append(n.uplinks, uplink)
+			marked = append(marked, uplink)
 		}
+	}
+	slices.Sort(marked)
+	marked = slices.Compact(marked)
+	if !slices.Equal(marked, n.uplinks) {
+		n.uplinks, n.standing = marked, "" // the rules name them
 	}
 	return nil
 }

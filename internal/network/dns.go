@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dnsCheckInterval is how soon a dead forwarder is replaced.
-const dnsCheckInterval = time.Second
-
 func (n *Network) dnsPIDFile() string { return filepath.Join(n.cfg.RunDir, "dnsmasq.pid") }
+
+// dnsEndsIn bounds the wait for a forwarder that was killed.
+const dnsEndsIn = 2 * time.Second
 
 // dnsPID is the running forwarder of this cloud, or 0. The command line is
 // compared, since a pid file may name a process that took the number later.
@@ -62,31 +62,27 @@ func (n *Network) ensureDNS(ctx context.Context) error {
 	return nil
 }
 
-func (n *Network) watchDNS(ctx context.Context) {
-	tick := time.NewTicker(dnsCheckInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		if n.dnsPID() != 0 {
-			continue
-		}
-		if err := n.ensureDNS(ctx); err != nil && ctx.Err() == nil {
-			n.log.Warn("DNS forwarder is down", "bridge", n.bridge, "error", err)
-		}
-	}
-}
-
 func (n *Network) stopDNS() error {
 	pid := n.dnsPID()
 	if pid == 0 {
 		return nil
 	}
-	if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return os.Remove(n.dnsPIDFile())
+	}
+	if err != nil {
 		return fmt.Errorf("stop DNS forwarder: %w", err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("stop DNS forwarder: %w", err)
+	}
+	for { // the next one wants its address
+		_, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(dnsEndsIn.Milliseconds()))
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
 	}
 	return os.Remove(n.dnsPIDFile())
 }

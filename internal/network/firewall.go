@@ -3,10 +3,16 @@ package network
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"os/exec"
+	"regexp"
 	"strings"
 	"text/template"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
 )
 
 // ruleset replaces both tables in one transaction. The inet table is what guests
@@ -57,13 +63,13 @@ table bridge {{.Table}} {
 	set ports {
 		type ifname
 {{- if .Guests}}
-		elements = { {{range $i, $g := .Guests}}{{if $i}}, {{end}}"{{$g.Port}}"{{end}} }
+		elements = { {{range .Guests}}"{{.Port}}", {{end}} }
 {{- end}}
 	}
 	set guests {
 		type ifname . ipv4_addr . ether_addr
 {{- if .Guests}}
-		elements = { {{range $i, $g := .Guests}}{{if $i}}, {{end}}"{{$g.Port}}" . {{$g.Address}} . {{$g.MAC}}{{end}} }
+		elements = { {{range .Guests}}"{{.Port}}" . {{.Address}} . {{.MAC}}, {{end}} }
 {{- end}}
 	}
 	chain prerouting {
@@ -78,33 +84,133 @@ table bridge {{.Table}} {
 }
 `))
 
-func (n *Network) applyFirewall(ctx context.Context) error {
-	var guests []Attachment
-	for _, id := range append(n.Attached(), n.AttachedVMs()...) {
-		if a, err := n.readAttachment(id); err == nil && a.Address != "" {
-			guests = append(guests, a)
-		}
+// ensureFirewall leaves rules alone that stand, and else writes all of them.
+func (n *Network) ensureFirewall(ctx context.Context) error {
+	generation := rulesGeneration()
+	if n.standing != "" && generation != 0 && generation == n.generation {
+		return nil // no rule of this host has changed since
 	}
+	if n.standing != "" {
+		err := n.firewallStands(ctx)
+		if err == nil {
+			n.generation = generation
+			return nil
+		}
+		n.log.Error("packet rules of this cloud were gone or changed by somebody else: guests were not kept apart; written anew", "bridge", n.bridge, "error", err)
+	}
+	return n.applyFirewall(ctx)
+}
+
+// applyFirewall writes both tables in one transaction, and remembers their look.
+func (n *Network) applyFirewall(ctx context.Context) error {
+	n.standing = ""
 	var rules bytes.Buffer
 	err := ruleset.Execute(&rules, map[string]any{
 		"Table": n.tableName(), "Bridge": n.bridge, "Gateway": n.Gateway(), "Subnet": n.plan.Subnet,
-		"Uplinks": n.uplinks, "Guests": guests,
+		"Uplinks": n.uplinks, "Guests": n.pinned,
 	})
 	if err != nil {
 		return fmt.Errorf("write firewall rules: %w", err)
 	}
-	return nft(ctx, rules.String())
+	if err := nft(ctx, rules.String()); err != nil {
+		return err
+	}
+	generation := rulesGeneration()
+	look, pins, err := n.listFirewall(ctx)
+	if err != nil {
+		return err
+	}
+	if err := n.allPinned(pins); err != nil {
+		return err
+	}
+	n.standing, n.generation = look, generation
+	return nil
+}
+
+// firewallStands says what is wrong with the rules; nil: nothing.
+func (n *Network) firewallStands(ctx context.Context) error {
+	look, pins, err := n.listFirewall(ctx)
+	if err != nil {
+		return err
+	}
+	if look != n.standing {
+		return errors.New("rules were changed")
+	}
+	return n.allPinned(pins)
+}
+
+var (
+	elements = regexp.MustCompile(`elements = \{([^}]*)\}`)
+	spaces   = regexp.MustCompile(`\s+`)
+)
+
+// listFirewall reads the rules as they are, with the sets' elements apart.
+func (n *Network) listFirewall(ctx context.Context) (look string, pins map[string]bool, err error) {
+	var text string
+	for _, family := range []string{"inet", "bridge"} { // nft itself finds only one of them when asked for both
+		part, err := nftOutput(ctx, "list table "+family+" "+n.tableName()+"\n")
+		if err != nil {
+			return "", nil, err
+		}
+		text += part
+	}
+	pins = map[string]bool{}
+	look = elements.ReplaceAllStringFunc(text, func(found string) string {
+		inner := elements.FindStringSubmatch(found)[1]
+		for pin := range strings.SplitSeq(inner, ",") {
+			pins[spaces.ReplaceAllString(strings.TrimSpace(pin), " ")] = true
+		}
+		return ""
+	})
+	return strings.TrimSpace(spaces.ReplaceAllString(look, " ")), pins, nil
+}
+
+// allPinned fails if a guest's port is free to pass for another's.
+func (n *Network) allPinned(pins map[string]bool) error {
+	for _, a := range n.pinned {
+		port := fmt.Sprintf("%q", a.Port)
+		if !pins[port] || !pins[port+" . "+a.Address+" . "+a.MAC] {
+			return fmt.Errorf("port %s is not held to its address", a.Port)
+		}
+	}
+	return nil
+}
+
+// rulesGeneration counts what changes any rule of this host; 0: not known.
+func rulesGeneration() uint32 {
+	const getGeneration, generationID = 16, 1 // NFT_MSG_GETGEN, NFTA_GEN_ID
+	req := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_NFTABLES<<8|getGeneration, 0)
+	req.AddData(&nl.Nfgenmsg{})
+	answers, err := req.Execute(unix.NETLINK_NETFILTER, 0)
+	if err != nil || len(answers) == 0 || len(answers[0]) < nl.SizeofNfgenmsg {
+		return 0
+	}
+	attrs, err := nl.ParseRouteAttr(answers[0][nl.SizeofNfgenmsg:])
+	if err != nil {
+		return 0
+	}
+	for _, a := range attrs {
+		if a.Attr.Type == generationID && len(a.Value) == 4 {
+			return binary.BigEndian.Uint32(a.Value)
+		}
+	}
+	return 0
 }
 
 func (n *Network) allowPort(ctx context.Context, a Attachment) error {
-	return nft(ctx, fmt.Sprintf("add element bridge %[1]s ports { \"%[2]s\" }\nadd element bridge %[1]s guests { \"%[2]s\" . %[3]s . %[4]s }\n",
+	err := nft(ctx, fmt.Sprintf("add element bridge %[1]s ports { \"%[2]s\" }\nadd element bridge %[1]s guests { \"%[2]s\" . %[3]s . %[4]s }\n",
 		n.tableName(), a.Port, a.Address, a.MAC))
+	if err == nil {
+		n.pinned[a.ID] = a
+	}
+	return err
 }
 
 // forgetPort is best effort: the elements name a port that no longer exists.
 func (n *Network) forgetPort(ctx context.Context, a Attachment) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	delete(n.pinned, a.ID)
 	_ = nft(ctx, fmt.Sprintf("delete element bridge %[1]s guests { \"%[2]s\" . %[3]s . %[4]s }\ndelete element bridge %[1]s ports { \"%[2]s\" }\n",
 		n.tableName(), a.Port, a.Address, a.MAC))
 }
@@ -115,10 +221,19 @@ func (n *Network) removeFirewall(ctx context.Context) error {
 
 // nft applies one transaction: all of it or nothing.
 func nft(ctx context.Context, rules string) error {
-	cmd := exec.CommandContext(ctx, "nft", "-f", "-")
-	cmd.Stdin = strings.NewReader(rules)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("apply nftables rules: %w: %s", err, bytes.TrimSpace(out))
+	if _, err := nftOutput(ctx, rules); err != nil {
+		return fmt.Errorf("apply nftables rules: %w", err)
 	}
 	return nil
+}
+
+func nftOutput(ctx context.Context, commands string) (string, error) {
+	cmd := exec.CommandContext(ctx, "nft", "-f", "-")
+	cmd.Stdin = strings.NewReader(commands)
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("nft: %w: %s", err, bytes.TrimSpace(said.Bytes()))
+	}
+	return out.String(), nil
 }

@@ -44,8 +44,12 @@ type Network struct {
 	plan    plan
 	uplinks []string // that only forward because of Tenon
 	up      bool
-	stop    context.CancelFunc // of the DNS watcher
-	closed  sync.WaitGroup
+	stop    context.CancelFunc // of the watch
+
+	pinned     map[string]Attachment // whom the firewall holds to their addresses
+	standing   string                // what the rules look like, without those; empty: not known
+	generation uint32                // the kernel's, when the rules were last seen to stand
+	closed     sync.WaitGroup
 }
 
 // plan is what is remembered between runs.
@@ -64,7 +68,7 @@ func New(cfg Config) (*Network, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	n := &Network{cfg: cfg, bridge: BridgeName(cfg.CloudID), log: cfg.Logger}
+	n := &Network{cfg: cfg, bridge: BridgeName(cfg.CloudID), log: cfg.Logger, pinned: map[string]Attachment{}}
 	raw, err := os.ReadFile(n.planFile())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("read network plan: %w", err)
@@ -95,35 +99,34 @@ func (n *Network) Subnet() netip.Prefix { return n.plan.Subnet }
 // Gateway is the bridge's own address, which also answers DNS.
 func (n *Network) Gateway() netip.Addr { return n.plan.Subnet.Masked().Addr().Next() }
 
-// Up makes the bridge, the firewall and the DNS forwarder; it is idempotent and
-// adopts what an earlier run left.
+// Up makes the bridge, the firewall and the DNS forwarder. It is level-triggered:
+// called again, it compares what is there with what must be, adopts what an
+// earlier run left, and puts right what somebody else took away.
 func (n *Network) Up(ctx context.Context) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.up {
-		return nil
+		return n.putRight(ctx)
 	}
 	for _, dir := range []string{n.cfg.StateDir, n.leaseDir(), n.cniCache(), n.attachDir(), n.nsDir()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return fmt.Errorf("make network folder: %w", err)
 		}
 	}
-	if err := n.ensureBridge(); err != nil {
+	n.pinned = map[string]Attachment{}
+	for _, id := range append(n.Attached(), n.AttachedVMs()...) {
+		if a, err := n.readAttachment(id); err == nil && a.Address != "" {
+			n.pinned[id] = a
+		}
+	}
+	n.standing = "" // written anew, since this program may have other rules
+	if err := n.putRight(ctx); err != nil {
 		return err
 	}
 	n.holdReservations()
-	if err := n.enableForwarding(); err != nil {
-		return err
-	}
-	if err := n.applyFirewall(ctx); err != nil {
-		return err
-	}
-	if err := n.ensureDNS(ctx); err != nil {
-		return err
-	}
 	watch, cancel := context.WithCancel(context.Background())
 	n.stop = cancel
-	n.closed.Go(func() { n.watchDNS(watch) })
+	n.closed.Go(func() { n.watch(watch) })
 	n.up = true
 	return nil
 }

@@ -155,18 +155,18 @@ func (d *Driver) Check(ctx context.Context) (string, error) {
 	return v.Version, nil
 }
 
-// ensureHost brings up what all guests share; it is idempotent.
+// ensureHost brings up what all guests share, and puts right what has changed.
 func (d *Driver) ensureHost(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if err := d.net.Up(ctx); err != nil { // somebody else may have changed it since
+		return fmt.Errorf("the guests' network is not right: %w", err)
+	}
+	if err := d.disks.open(ctx); err != nil { // it may have been closed to writing since
+		return err
+	}
 	if d.ready {
-		return d.disks.open(ctx) // it may have been closed to writing since
-	}
-	if err := d.net.Up(ctx); err != nil {
-		return err
-	}
-	if err := d.disks.open(ctx); err != nil {
-		return err
+		return nil
 	}
 	if err := mountDevices(devicesDir(d.cfg)); err != nil {
 		return err

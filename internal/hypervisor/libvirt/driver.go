@@ -130,15 +130,15 @@ func (d *Driver) Check(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%s, %s (%s)", version, v.mode, v.why), nil
 }
 
-// ensureHost brings up what all machines share; it is idempotent.
+// ensureHost brings up what all machines share, and puts right what has changed.
 func (d *Driver) ensureHost(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if err := d.net.Up(ctx); err != nil { // somebody else may have changed it since
+		return fmt.Errorf("the guests' network is not right: %w", err)
+	}
 	if d.ready {
 		return nil
-	}
-	if err := d.net.Up(ctx); err != nil {
-		return err
 	}
 	owner, err := lookupUser(qemuUser)
 	if err != nil {

@@ -124,8 +124,13 @@ func (d *Driver) List(ctx context.Context) ([]hypervisor.Guest, error) {
 	if d.unused() {
 		return nil, nil
 	}
-	if err := d.ensureHost(ctx); err != nil {
-		return nil, err
+	d.mu.Lock()
+	ready := d.ready
+	d.mu.Unlock()
+	if !ready { // once it was, machines are seen and ended whatever the network is like
+		if err := d.ensureHost(ctx); err != nil {
+			return nil, err
+		}
 	}
 	all, err := d.domains(ctx)
 	if err != nil {
