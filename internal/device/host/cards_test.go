@@ -193,4 +193,8 @@ func TestCardsBehindSwitchesAreJoined(t *testing.T) {
 		t.Error("still joined")
 	}
 	w.wants(one, nodewire.GPUReady)
+	w.cfg.Fabric = nil
+	w.open()
+	w.wants(one, nodewire.GPUReady, "not for virtual machines", "NVSwitches")
+	w.refused(vm("inst-b", 1, w.wholes(one, two)...), true, "Fabric Manager")
 }

@@ -153,11 +153,8 @@ func (b *Board) planPart(s *scan, want device.Request, d nodewire.Device, v *vie
 			}
 			return part{Card: address, Whole: true}, nil
 		}
-		if !v.card.Whole.OK {
-			return impossible("no virtual machine can have it: %s", v.card.Whole.Reason)
-		}
-		if v.rec.NVSwitch && b.cfg.Fabric == nil {
-			return impossible("it hangs on NVSwitches, and there is no Fabric Manager in shared mode to part it from the others")
+		if why := b.notForVM(v); why != "" {
+			return impossible("no virtual machine can have it: %s", why)
 		}
 		if err := bundleComplete(v.card, cards); err != nil {
 			return part{}, fmt.Errorf("%w: %w", err, device.ErrImpossible)

@@ -50,9 +50,22 @@ func (b *Board) stateOf(ctx context.Context, s *scan, v *view, holds map[string]
 		if why := b.foreignUse(ctx, f); why != "" {
 			set(nodewire.GPUQuarantined, why)
 		}
-	case !v.card.Whole.OK && g.Mode == "whole":
-		g.Reason = "not for virtual machines: " + v.card.Whole.Reason
+	case g.Mode == "whole":
+		if why := b.notForVM(v); why != "" {
+			g.Reason = "not for virtual machines: " + why
+		}
 	}
+}
+
+// notForVM says why no VM can have a card whole; empty: one can.
+func (b *Board) notForVM(v *view) string {
+	switch {
+	case !v.card.Whole.OK:
+		return v.card.Whole.Reason
+	case v.rec.NVSwitch && b.cfg.Fabric == nil:
+		return "it hangs on NVSwitches, and there is no Fabric Manager in shared mode to part it from the others"
+	}
+	return ""
 }
 
 // anyForeign asks once for all cards, since it has to look at every process.
