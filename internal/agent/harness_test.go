@@ -310,6 +310,13 @@ func (b *fusedBoard) Release(ctx context.Context, id string, epoch int64) error 
 	})
 }
 
+func (b *fusedBoard) Wish(ctx context.Context, cards []nodewire.Card) error {
+	return b.f.effect(func() error { return b.w.board.Wish(ctx, cards) })
+}
+
+func (b *fusedBoard) Incidents() []nodewire.Incident { return b.w.board.Incidents() }
+func (b *fusedBoard) Excluded() []nodewire.Excluded  { return b.w.board.Excluded() }
+
 // state is what the last report says of an instance.
 func (d *fakeDoor) state(id string) nodewire.InstanceReport {
 	for _, r := range d.last().Instances {

@@ -191,7 +191,10 @@ func TestReportedCardsAreCountedOnce(t *testing.T) {
 	if _, err := h.NodeReport(ctx, n, r); err != nil {
 		t.Fatal(err)
 	}
-	if n := count(t, h, `SELECT count(*) FROM gpu_claim`); n != 6 || count(t, h, `SELECT count(*) FROM node WHERE agent_version = 'newer'`) != 1 || count(t, h, `SELECT count(*) FROM gpu WHERE mode = 'whole'`) != 0 {
+	if n := count(t, h, `SELECT count(*) FROM gpu g WHERE mode = 'mig' AND state = 'quarantined' AND EXISTS (SELECT FROM gpu_claim k WHERE k.gpu_id = g.id)`); n != 6 {
+		t.Errorf("%d held cards are out, in the mode that they are held in", n)
+	}
+	if n := count(t, h, `SELECT count(*) FROM gpu_claim`); n != 6 || count(t, h, `SELECT count(*) FROM node WHERE agent_version = 'newer'`) != 1 || count(t, h, `SELECT count(*) FROM gpu WHERE mode = 'whole'`) != 2 {
 		t.Error("claims, the report or the cards' cut were changed")
 	}
 }

@@ -202,6 +202,15 @@ export function fleetOf(count) {
         slots,
         claims,
         free: [],
+        modes: [],
+        companions: [],
+        bundle: [],
+        profiles: [],
+        vgpu_types: [],
+        slices: [],
+        missing: [],
+        changing: false,
+        checking: false,
       }
     })
     return {
@@ -235,6 +244,7 @@ export function fleetOf(count) {
               },
             ]
           : [],
+      excluded: [],
       gpus,
     }
   })

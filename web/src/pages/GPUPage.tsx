@@ -127,7 +127,7 @@ export function GPUPage() {
     >
       <div className="flex flex-col gap-4">
         {g.state !== 'ready' && g.reason && (
-          <Notice tone={g.state === 'cleaning' ? 'grey' : 'red'}>{g.reason}</Notice>
+          <Notice tone={g.state === 'cleaning' ? 'grey' : 'red'}>{sentence(g.reason)}</Notice>
         )}
         {g.checking && <Notice>An operator asked for a check; its node has yet to make it.</Notice>}
         <GPUChanging g={g} />
@@ -312,6 +312,7 @@ function Chart({
 }
 
 function Free({ g }: { g: GPU }) {
+  if (g.changing) return <p className="text-13 text-fg3">Nothing until it is what is wished.</p>
   if (g.mode === 'whole' && g.state === 'ready' && g.claims.length === 0)
     return <p className="text-13">An instance that asks for the whole card.</p>
   if (g.free.length === 0) return <p className="text-13 text-fg3">Nothing fits beside what is held now.</p>

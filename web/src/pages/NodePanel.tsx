@@ -161,8 +161,13 @@ const GPURow = memo(function GPURow({ g, percent, lens, prices }: RowProps) {
       </span>
       {g.state !== 'ready' && (
         <p className="col-start-1 text-12 text-red sm:col-start-2">
-          {sentence(g.state)}
+          {sentence(g.state.replaceAll('_', ' '))}
           {g.reason && `: ${g.reason}`}
+        </p>
+      )}
+      {g.state === 'ready' && g.changing && (
+        <p className="col-start-1 text-12 text-fg3 sm:col-start-2">
+          Being changed{g.wish_reason && `: ${g.wish_reason}`}
         </p>
       )}
     </div>

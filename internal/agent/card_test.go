@@ -1,0 +1,113 @@
+package agent
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tenon-cloud/tenon/internal/hypervisor/fake"
+	"github.com/tenon-cloud/tenon/internal/nodewire"
+)
+
+// wishing is an assignment that wants something of a card.
+func wishing(generation int64, c nodewire.Card, instances ...nodewire.Instance) nodewire.Assignment {
+	as := assignment("e", generation, instances...)
+	as.Cards = []nodewire.Card{c}
+	return as
+}
+
+// TestNoReportCallsAWishDoneThatWasNotRead: from the moment that an assignment is
+// held, a report says of its cards either what was read after the board had the
+// wish, or that it was not read yet.
+func TestNoReportCallsAWishDoneThatWasNotRead(t *testing.T) {
+	t.Parallel()
+	bubble(t, fake.Options{}, func(t *testing.T, w *world, n *node) {
+		first := n.door.last().GPUs[0]
+		mustAssign(t, n, wishing(2, nodewire.Card{PCIAddress: first.PCIAddress, Mode: "mig"}))
+		if g := n.Report().GPUs[0]; g.Mode != "mig" && g.Wish == "" {
+			t.Errorf("at once: %+v", g)
+		}
+		pass(2 * time.Second)
+		if g := n.card(first.UUID); g.Mode != "mig" || g.Wish != "" {
+			t.Errorf("later: mode %s, %q", g.Mode, g.Wish)
+		}
+		n.door.mu.Lock()
+		defer n.door.mu.Unlock()
+		for _, r := range n.door.reports {
+			if g := r.GPUs[0]; r.Generation == 2 && g.Mode != "mig" && g.Wish == "" {
+				t.Errorf("report %d says that the card is so, and it is %s", r.Sequence, g.Mode)
+			}
+		}
+	})
+}
+
+// TestAHeldCardChangesOnceItIsGivenBack: it says who is in the way until then.
+func TestAHeldCardChangesOnceItIsGivenBack(t *testing.T) {
+	t.Parallel()
+	bubble(t, fake.Options{}, func(t *testing.T, w *world, n *node) {
+		inst := withDevice(w, container("inst_1", 1))
+		mustAssign(t, n, assignment("e", 1, inst))
+		pass(5 * time.Second)
+		expect(t, n, "inst_1", nodewire.GuestRunning, "")
+		uuid := inst.Devices[0].GPUUUID
+		whole := nodewire.Card{PCIAddress: n.card(uuid).PCIAddress, Mode: "whole"}
+		mustAssign(t, n, wishing(2, whole, inst))
+		pass(5 * time.Second)
+		if g := n.card(uuid); g.Mode != "mig" || g.Wish == "" {
+			t.Errorf("held: mode %s, %q", g.Mode, g.Wish)
+		}
+		mustAssign(t, n, wishing(3, whole, desired(inst, nodewire.DesiredGone)))
+		pass(15 * time.Second)
+		if g := n.card(uuid); g.Mode != "whole" || g.Wish != "" {
+			t.Errorf("given back: mode %s, %q", g.Mode, g.Wish)
+		}
+	})
+}
+
+// TestALayoutIsThereForItsGuest: a wish and the guest that needs it may come in one
+// assignment.
+func TestALayoutIsThereForItsGuest(t *testing.T) {
+	t.Parallel()
+	bubble(t, fake.Options{}, func(t *testing.T, w *world, n *node) {
+		inv, _ := w.board.Inventory(t.Context())
+		g := inv.GPUs[0]
+		inst := container("inst_1", 1)
+		inst.Devices = []nodewire.Device{{GPUUUID: g.UUID, Mode: "mig", Profile: "3g", SlotStart: 4, SlotEnd: 8}}
+		layout := []nodewire.Place{{Profile: "3g", SlotStart: 4, SlotEnd: 8}}
+		mustAssign(t, n, wishing(1, nodewire.Card{PCIAddress: g.PCIAddress, Mode: "mig", Layout: layout}, inst))
+		pass(20 * time.Second) // the wish may come after the first try
+		expect(t, n, "inst_1", nodewire.GuestRunning, "")
+		if got := n.card(g.UUID).Slices; len(got) != 1 || got[0].Owner != "inst_1" {
+			t.Errorf("slices: %+v", got)
+		}
+	})
+}
+
+func TestAnAssignmentWithBadCardsIsRefused(t *testing.T) {
+	t.Parallel()
+	bubble(t, fake.Options{}, func(t *testing.T, _ *world, n *node) {
+		good := nodewire.Card{PCIAddress: "0fff:17:00.0", Mode: "whole"}
+		for _, cards := range [][]nodewire.Card{{{Mode: "whole"}}, {{PCIAddress: "0fff:17:00.0", Mode: "half"}}, {good, good}} {
+			as := assignment("e", 2)
+			as.Cards = cards
+			if _, err := n.Assign(as); err == nil {
+				t.Errorf("%+v was taken", cards)
+			}
+		}
+	})
+}
+
+// TestFaultsAreTold: a board's incidents are in reports, with their age.
+func TestFaultsAreTold(t *testing.T) {
+	t.Parallel()
+	bubble(t, fake.Options{}, func(t *testing.T, w *world, n *node) {
+		uuid := n.door.last().GPUs[0].UUID
+		w.board.Fault(uuid, 79, "")
+		pass(10 * time.Second)
+		r := n.door.last()
+		i := slices.IndexFunc(r.Incidents, func(x nodewire.Incident) bool { return x.XID == 79 && x.GPUUUID == uuid })
+		if i < 0 || r.Incidents[i].AgeSeconds < 1 || n.card(uuid).State != nodewire.GPUUnhealthy {
+			t.Errorf("incidents %+v of a card that is %s", r.Incidents, n.card(uuid).State)
+		}
+	})
+}
