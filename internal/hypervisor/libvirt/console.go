@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"sync"
 	"time"
@@ -20,6 +21,7 @@ import (
 // console is the shared way into one machine's serial port.
 type console struct {
 	conn net.Conn
+	log  *spareLog
 
 	mu      sync.Mutex
 	joined  int
@@ -32,6 +34,7 @@ type console struct {
 type consoles struct {
 	mu   sync.Mutex
 	held map[string]*console
+	kept map[string]*console // those that the driver has joined for their logs
 }
 
 // recentBytes is how much is at hand should the log stand still.
@@ -75,6 +78,8 @@ func (d *Driver) joinConsole(ctx context.Context, id string) (*console, error) {
 		return c, nil
 	}
 	c.conn = conn
+	pid := d.pid(id)
+	c.log = &spareLog{path: d.serialLog(id), kept: func() bool { return pid == 0 || logKept(d.logKeeper(), pid) }}
 	d.consoles.held[id] = c
 	go c.drain()
 	return c, nil
@@ -122,6 +127,9 @@ func (c *console) drain() {
 	buf := make([]byte, 8<<10)
 	for {
 		n, err := c.conn.Read(buf)
+		if werr := c.log.write(buf[:n]); werr != nil {
+			slog.Debug("keep serial log", "error", werr)
+		}
 		c.mu.Lock()
 		c.total += int64(n)
 		c.recent = append(c.recent, buf[:n]...)

@@ -59,8 +59,10 @@ type Driver struct {
 	mu    sync.Mutex
 	ready bool
 	virt  virt
+	stop  context.CancelFunc // of the logs' keeper
 
 	consoles consoles
+	closed   sync.WaitGroup
 }
 
 type ids struct {
@@ -97,7 +99,7 @@ func New(cfg Config) (*Driver, error) {
 		disks: image.NewDisks(cfg.Image, imagesDir(cfg), CheckQCOW2),
 		conn:  &connection{socket: SocketPath(cfg.RunDir)},
 	}
-	d.consoles.held = map[string]*console{}
+	d.consoles.held, d.consoles.kept = map[string]*console{}, map[string]*console{}
 	return d, nil
 }
 
@@ -151,6 +153,9 @@ func (d *Driver) ensureHost(ctx context.Context) error {
 	d.virt = chooseVirt(ctx, d.cfg)
 	d.log.Info("virtual machines", "mode", d.virt.mode, "why", d.virt.why)
 	d.ready = true
+	keep, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	d.stop = cancel
+	d.closed.Go(func() { d.keepLogs(keep) })
 	return nil
 }
 
@@ -198,6 +203,13 @@ func lookupUser(name string) (ids, error) {
 
 // Close implements hypervisor.Driver.
 func (d *Driver) Close() error {
+	d.mu.Lock()
+	stop := d.stop
+	d.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+	d.closed.Wait()
 	d.consoles.closeAll()
 	d.net.Close()
 	d.conn.close()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tenon-cloud/tenon/internal/device"
 	"github.com/tenon-cloud/tenon/internal/hypervisor"
+	"github.com/tenon-cloud/tenon/internal/hypervisor/hvtest"
 	"github.com/tenon-cloud/tenon/internal/nodewire"
 )
 
@@ -278,7 +279,26 @@ func TestMachinesOutliveTheDaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(t, port, "unwritten")
+	_ = port.Close()
 	c.startDaemon(t, "virtlogd")
+	// Its pipe to the machine is gone for good: the driver keeps the log from here on.
+	hvtest.Eventually(t, 10*time.Second, "the driver keeps the log", func() error {
+		if !c.keeps("inst_a") {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+	if port = c.join(t, "inst_a"); !strings.Contains(expect(t, port, "still here"), "I am a guest") {
+		t.Error("the history is lost")
+	}
+	if _, err := port.Write([]byte("kept by the driver")); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, port, "kept by the driver")
+	_ = port.Close()
+	if got := expect(t, c.join(t, "inst_a"), "kept by the driver"); strings.Count(got, "kept by the driver") != 1 {
+		t.Errorf("what came after its keeper's end is not in the log once: %q", got)
+	}
 
 	// QEMU is killed under a daemon that lives: a failure, not a power-off.
 	if err := Kill(c.id, "inst_a", 10*time.Second); err != nil {
