@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -433,6 +434,35 @@ func TestARestartEndsARelease(t *testing.T) {
 		if now := f.look(); now != f.first {
 			t.Errorf("killed at %d: the host is\n%s\nand was\n%s", at, now, f.first)
 		}
+	}
+}
+
+// TestAFailedResetIsNotForgotten when the agent is killed as the functions go back:
+// then nothing on the card tells any more that a tenant's work is still in it.
+func TestAFailedResetIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	late := 0
+	for at := 1; ; at++ {
+		f := newFleet(t, scene{tree: "a100"})
+		f.start("inst-a", place{cards: []string{other}, mode: "whole", kind: "vm"}, 0)
+		f.m.Detach("inst-a")
+		f.fails = map[string]error{pci.DeviceFile(address(t, other), "reset"): syscall.EIO}
+		killed := f.dies(at, func() { f.release("inst-a", 1) })
+		d, _ := f.m.Device(address(t, other))
+		if !killed {
+			f.wants(other, nodewire.GPUQuarantined, "its reset failed")
+			break
+		}
+		f.fails = nil
+		f.open()
+		f.release("inst-a", 1)
+		if d.Driver == "nvidia" {
+			late++
+			f.wants(other, nodewire.GPUQuarantined, "its reset failed")
+		}
+	}
+	if late == 0 {
+		t.Error("it was never killed after the card was back with its driver")
 	}
 }
 

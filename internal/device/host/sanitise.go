@@ -309,6 +309,7 @@ func (b *Board) recover(ctx context.Context, card string, count int64) error {
 	var v verdict
 	gone, err := b.isGone(a)
 	switch {
+	case isSoft(a): // it is no PCI function, and nothing of it outlives its vGPUs
 	case err != nil:
 		return err
 	case gone:

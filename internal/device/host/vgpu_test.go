@@ -21,7 +21,7 @@ func TestAMediatedDeviceIsMadeAndTaken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "lab")
 	w.wants(mtty, nodewire.GPUQuarantined, "no vGPU type")
-	w.wish(nodewire.Card{PCIAddress: mtty, Mode: "vgpu", VGPUType: "mtty-2"})
+	w.wish(nodewire.Card{PCIAddress: mtty, Mode: "vgpu", VGPUType: "mtty-2", Recover: 1})
 	g := w.mustGPU(mtty)
 	if g.State != nodewire.GPUReady || g.Mode != "vgpu" || g.Geometry != "vgpu12" || !g.Simulated {
 		t.Fatalf("%+v", g)

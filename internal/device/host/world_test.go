@@ -26,8 +26,9 @@ type world struct {
 	cfg     host.Config
 	b       *host.Board
 	cdi     *cdiFiles
-	kill    func() // called before and after each change; nil: nothing kills
-	wrote   func() // called after each write to the host
+	kill    func()           // called before and after each change; nil: nothing kills
+	fails   map[string]error // writes to the host that fail
+	wrote   func()           // called after each write to the host
 	holders map[string][]host.Process
 }
 
@@ -84,6 +85,9 @@ type killable struct {
 
 func (k killable) WriteFile(name string, data []byte) error {
 	k.w.tick()
+	if err := k.w.fails[name]; err != nil {
+		return err
+	}
 	err := k.Model.WriteFile(name, data)
 	k.w.tick()
 	if k.w.wrote != nil {
