@@ -34,10 +34,12 @@ ALTER TABLE gpu
         AND (desired_vgpu_type = '' OR COALESCE(desired_mode = 'vgpu', false))
         AND (desired_layout = '[]' OR COALESCE(desired_mode IN ('mig', 'vgpu') AND desired_vgpu_type = '', false)));
 -- Whether it is what is wished, as its node said after it was told: the one truth
--- of it. A card that is not takes no new work.
+-- of it. A card that is not takes no new work. How many there are of a vGPU type
+-- is its node's to say.
 ALTER TABLE gpu ADD COLUMN settled boolean NOT NULL GENERATED ALWAYS AS (
     wish_reason = '' AND said_generation >= wish_generation
-    AND (desired_mode IS NULL OR desired_mode = mode AND desired_geometry = geometry)) STORED;
+    AND (desired_mode IS NULL OR desired_mode = mode
+        AND (desired_geometry = geometry OR desired_vgpu_type <> '' AND geometry ~ '^vgpu[0-9]+$'))) STORED;
 
 -- +goose StatementBegin
 CREATE FUNCTION gpu_wish_guard() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public AS $$

@@ -496,7 +496,7 @@ CREATE TABLE public.gpu (
     wished_at timestamp with time zone,
     wished_by uuid,
     recover bigint DEFAULT 0 NOT NULL,
-    settled boolean GENERATED ALWAYS AS (((wish_reason = ''::text) AND (said_generation >= wish_generation) AND ((desired_mode IS NULL) OR ((desired_mode = mode) AND (desired_geometry = geometry))))) STORED NOT NULL,
+    settled boolean GENERATED ALWAYS AS (((wish_reason = ''::text) AND (said_generation >= wish_generation) AND ((desired_mode IS NULL) OR ((desired_mode = mode) AND ((desired_geometry = geometry) OR ((desired_vgpu_type <> ''::text) AND (geometry ~ '^vgpu[0-9]+$'::text))))))) STORED NOT NULL,
     CONSTRAINT gpu_desired_layout_check CHECK ((jsonb_typeof(desired_layout) = 'array'::text)),
     CONSTRAINT gpu_device_check CHECK ((device ~ '^([0-9a-f]{4})?$'::text)),
     CONSTRAINT gpu_memory_mib_check CHECK ((memory_mib > 0)),

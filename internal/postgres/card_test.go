@@ -192,3 +192,20 @@ func TestIncidentsAreOperatorsAndOnce(t *testing.T) {
 		t.Errorf("a node wished for a card: %v", err)
 	}
 }
+
+// Of a vGPU type, its node says how many there are.
+func TestAVGPUTypeIsSettledByItsMode(t *testing.T) {
+	t.Parallel()
+	w := looptest.New(t)
+	w.Node(t, 8, 8192, "h100-80gb", cloud.ModeWhole, 1)
+	w.Exec(t, `UPDATE gpu SET desired_mode = 'vgpu', desired_geometry = 'vgpu8', desired_vgpu_type = 'H100-10C'`)
+	for _, c := range []struct {
+		mode, geometry string
+		want           bool
+	}{{"whole", "mig8", false}, {"vgpu", "mig8", false}, {"vgpu", "vgpu7", true}, {"vgpu", "vgpu8", true}} {
+		w.Exec(t, `UPDATE gpu SET mode = $1, geometry = $2`, c.mode, c.geometry)
+		if got := looptest.One[bool](t, w, `SELECT settled FROM gpu`); got != c.want {
+			t.Errorf("%s %s: settled %v", c.mode, c.geometry, got)
+		}
+	}
+}
