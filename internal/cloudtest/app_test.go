@@ -223,8 +223,14 @@ func TestAppAtItsOwnHost(t *testing.T) {
 		t.Errorf("the host is %s", b.host)
 	}
 
+	var own string
+	for _, line := range b.do("GET", "/cookies?set=theirs%3D1%3B+Path%3D%2F", nil).header.Values("Set-Cookie") {
+		own, _, _ = strings.Cut(line, ";") // the last is the copy that comes back to the app
+	}
+	tossed := "theirs=2; " + strings.Repeat("bomb=x; ", 20_000)
 	saw := b.saw(b.do("POST", "/a%2Fb/../c?x=1;y&%zz", strings.NewReader("hello"), "Authorization", "Bearer stolen", "X-Forwarded-For", "6.6.6.6", "X-Forwarded-Host", "evil.test",
-		"Forwarded", "for=6.6.6.6", "X-Real-Ip", "6.6.6.6", "Tenon-Org", "other", "Origin", "http://"+b.host, "Accept-Encoding", "br"))
+		"Forwarded", "for=6.6.6.6", "X-Real-Ip", "6.6.6.6", "Tenon-Org", "other", "Origin", "http://"+b.host, "Accept-Encoding", "br",
+		"Cookie", tossed+own+"; "+b.pass))
 	if saw.Instance != i.ID || saw.Port != 3000 || saw.Method != "POST" || saw.Bytes != 5 || saw.Host != b.host || saw.URI != "/a%2Fb/../c?x=1;y&%zz" {
 		t.Errorf("the app saw %+v", saw)
 	}
@@ -251,7 +257,7 @@ func TestAppAtItsOwnHost(t *testing.T) {
 	}
 	q := url.Values{"set": {"mine=1; Path=/", "wide=1; Domain=" + cloudtest.AppsDomain, "__Host-tenon-app=forged; Secure; Path=/", "=__Host-tenon-app=forged", "tenon_refresh=x"}}
 	set := b.do("GET", "/cookies?"+q.Encode(), nil)
-	if got := strings.Join(set.header.Values("Set-Cookie"), "|"); got != "mine=1; Path=/" || set.header.Get("Clear-Site-Data") != "" {
+	if got := strings.Join(set.header.Values("Set-Cookie"), "|"); got != "mine=1; Path=/|__Host-tenon-c..mine=1; Path=/; Secure; HttpOnly" || set.header.Get("Clear-Site-Data") != "" {
 		t.Errorf("cookies that reached the browser: %s (%v)", got, set.header)
 	}
 	for _, name := range []string{"Content-Security-Policy", "X-Frame-Options"} {
@@ -262,6 +268,13 @@ func TestAppAtItsOwnHost(t *testing.T) {
 
 	if closed := enter(t, c, acme.Client, "web-1", 9).do("GET", "/", nil); closed.status != http.StatusBadGateway || !strings.Contains(closed.body, "port 9") {
 		t.Errorf("a port that nothing listens on: %d %s", closed.status, closed.body)
+	}
+	page := b.do("GET", "/a/b", nil, "Cookie", "theirs=2; "+own+"; "+b.pass, "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document")
+	if got := strings.Join(page.header.Values("Set-Cookie"), "|"); got != "theirs=; Domain="+cloudtest.AppsDomain+"; Path=/; Max-Age=0|theirs=; Domain="+cloudtest.AppsDomain+"; Path=/a; Max-Age=0" {
+		t.Errorf("a cookie that another host set stays in the browser: %s", got)
+	}
+	if long := newTab(t, c.URL).do("GET", c.URL+"/v1/me", nil, "Cookie", tossed); long.status != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("the console takes a header of %d bytes: %d", len(tossed), long.status)
 	}
 	if _, err := acme.InstanceStop(t.Context(), "default", "web-1"); err != nil {
 		t.Fatal(err)

@@ -68,13 +68,17 @@ func (g *Gateway) ServeApp(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// passOf is the browser's pass; empty: none.
+// passOf is the browser's pass; empty: none. The package net/http reads none where
+// there are thousands.
 func passOf(r *http.Request) string {
-	c, err := r.Cookie(PassCookie)
-	if err != nil {
-		return ""
+	for _, line := range r.Header["Cookie"] {
+		for pair := range strings.SplitSeq(line, ";") {
+			if name, value, ok := strings.Cut(strings.TrimSpace(pair), "="); ok && name == PassCookie {
+				return value
+			}
+		}
 	}
-	return c.Value
+	return ""
 }
 
 // own answers what is the gateway's own on an app host.

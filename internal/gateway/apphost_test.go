@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tenon-cloud/tenon/internal/cloud"
 )
 
@@ -59,23 +57,6 @@ func TestRelativeLeadsNowhereElse(t *testing.T) {
 	} {
 		if got := relative(in); got != want {
 			t.Errorf("%q leads to %q, want %q", in, got, want)
-		}
-	}
-}
-
-func TestCookies(t *testing.T) {
-	t.Parallel()
-	got := theirCookies([]string{"_xsrf=2|a; __Host-tenon-app=secret;a=b", "tenon_refresh=x; c=\"d e\"; __host-TENON-app=y; ; =z; __Secure-tenon=q"})
-	if diff := cmp.Diff(`_xsrf=2|a; a=b; c="d e"; =z`, got); diff != "" {
-		t.Error(diff)
-	}
-	for line, stays := range map[string]bool{
-		"_xsrf=1; Path=/; HttpOnly": true, "a=b": true, "a=domain=x; Path=/": true,
-		"a=b; Domain=apps.example": false, "a=b; Path=/;domain = .example": false, "a=b;DOMAIN": false,
-		"__Host-tenon-app=x; Secure; Path=/": false, " __host-tenon-APP =x": false, "=__Host-tenon-app=x": false, "__Host-tenon-app": false, "tenon_refresh=1": false,
-	} {
-		if cookieStays(line) != stays {
-			t.Errorf("Set-Cookie: %s: stays is %v", line, !stays)
 		}
 	}
 }

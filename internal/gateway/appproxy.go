@@ -17,10 +17,6 @@ import (
 	"github.com/tenon-cloud/tenon/internal/cloud"
 )
 
-// ourCookies begin like this, here and at the console: they are never an app's
-// to see or to set.
-var ourCookies = []string{"__host-tenon", "__secure-tenon", "tenon_"}
-
 type visitContextKey struct{}
 
 // pass sends a request on to the port that the visit is for.
@@ -32,7 +28,7 @@ func (g *Gateway) pass(w http.ResponseWriter, r *http.Request, v app.Visit) {
 		return
 	}
 	defer release()
-	ctx, done := g.watchVisit(r.Context(), passOf(r), v)
+	ctx, done := g.watchVisit(withCookies(r), passOf(r), v)
 	defer done()
 	if !isWebSocket(r) {
 		// Only WebSockets are passed through; after any other switch the rest of
@@ -80,10 +76,9 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 			delete(h, name)
 		}
 	}
-	if cookies := theirCookies(p.In.Header["Cookie"]); cookies == "" {
-		h.Del("Cookie")
-	} else {
-		h.Set("Cookie", cookies)
+	h.Del("Cookie")
+	if own := cookiesOf(p.In.Context()).guest; own != "" {
+		h.Set("Cookie", own)
 	}
 	if client, _, err := net.SplitHostPort(p.In.RemoteAddr); err == nil {
 		h.Set("X-Forwarded-For", client)
@@ -92,43 +87,19 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 	h.Set("X-Forwarded-Proto", g.apps.Console.Scheme)
 }
 
-// theirCookies are a request's cookies without ours, otherwise as they came.
-func theirCookies(lines []string) string {
-	var keep []string
-	for _, line := range lines {
-		for pair := range strings.SplitSeq(line, ";") {
-			pair = strings.TrimSpace(pair)
-			name, _, _ := strings.Cut(pair, "=")
-			if pair != "" && !isOurs(name) {
-				keep = append(keep, pair)
-			}
-		}
-	}
-	return strings.Join(keep, "; ")
-}
-
-func isOurs(cookie string) bool {
-	name := strings.ToLower(strings.TrimSpace(cookie))
-	for _, prefix := range ourCookies {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return false
-}
-
 // answered takes out of an app's answer what reaches beyond its own host.
 func (g *Gateway) answered(res *http.Response) error {
 	h := res.Header
 	h.Del("Clear-Site-Data") // it clears a whole domain's
 	h.Del("Alt-Svc")
 	h.Del("Set-Cookie2")
-	lines := h["Set-Cookie"]
+	lines := setCookies(h["Set-Cookie"], res.Request.URL.Path)
+	if opensPage(res.Request) {
+		lines = append(expire(cookiesOf(res.Request.Context()).loose, g.apps.Domain, res.Request.URL.Path), lines...)
+	}
 	h.Del("Set-Cookie")
 	for _, line := range lines {
-		if cookieStays(line) {
-			h.Add("Set-Cookie", line)
-		}
+		h.Add("Set-Cookie", line)
 	}
 	if res.StatusCode == http.StatusSwitchingProtocols {
 		if both, ok := res.Body.(readWriteCloser); ok {
@@ -136,23 +107,6 @@ func (g *Gateway) answered(res *http.Response) error {
 		}
 	}
 	return nil
-}
-
-// cookieStays refuses a cookie for more than the app's own host, one of our
-// names, and one without a name, whose value a browser sends like a name.
-func cookieStays(line string) bool {
-	pair, attributes, _ := strings.Cut(line, ";")
-	name, _, hasValue := strings.Cut(pair, "=")
-	if name = strings.TrimSpace(name); !hasValue || name == "" || isOurs(name) {
-		return false
-	}
-	for attribute := range strings.SplitSeq(attributes, ";") {
-		key, _, _ := strings.Cut(attribute, "=")
-		if strings.EqualFold(strings.TrimSpace(key), "Domain") {
-			return false
-		}
-	}
-	return true
 }
 
 // failed answers when the app did not.

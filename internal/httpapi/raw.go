@@ -98,14 +98,15 @@ func (s *server) open(ctx context.Context, in *struct {
 // ever served on the other.
 func (s *server) byHost() http.Handler {
 	if s.cfg.Gateway == nil || s.cfg.Gateway.Apps().Domain == "" {
-		return s.mux
+		return fitting(s.mux)
 	}
+	console := fitting(s.mux)
 	apps, door := s.cfg.Gateway.Apps(), s.identify(s.recordApp(s.rescue(http.HandlerFunc(s.cfg.Gateway.ServeApp))))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if apps.Owns(r.Host) {
 			door.ServeHTTP(w, r)
 			return
 		}
-		s.mux.ServeHTTP(w, r)
+		console.ServeHTTP(w, r)
 	})
 }

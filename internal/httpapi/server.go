@@ -75,11 +75,35 @@ func OpenAPI() ([]byte, error) {
 	return s.contract, nil
 }
 
+// Headers may be this long. At an app's host a page next to it may have set as many
+// cookies as a browser keeps, and the owner must get in all the same.
+const (
+	maxHeaderBytes    = 64 << 10
+	maxAppHeaderBytes = 1 << 20
+)
+
+// fitting refuses headers that are too long for the console.
+func fitting(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n := 0
+		for name, values := range r.Header {
+			for _, v := range values {
+				n += len(name) + len(v) + len(": \r\n")
+			}
+		}
+		if n > maxHeaderBytes {
+			http.Error(w, "431 Request Header Fields Too Large", http.StatusRequestHeaderFieldsTooLarge)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 // NewServer wraps the door with limits that suit it: headers must come quickly,
 // bodies are limited by each operation, streams may last.
 func NewServer(h http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
-		Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxAppHeaderBytes,
 		ConnContext: gateway.WithConn,
 		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
