@@ -82,7 +82,7 @@ faults: setup-tests proofs ## The short form of `make soak`: 30 faults on contai
 	@TENON_TEST_FLAGS='--simulate-nodes 12' TENON_TEST_IMAGES='debian-12-vm' sh deploy/with-cloud.sh $(SUDO) ./bin/proof/faults --state bin/test-cloud --faults 30 --each 15 --vms 1 --long 0 --kinds kill,stop,restart,cut
 
 soak: setup-tests proofs ## 500 faults of every kind on containers, VMs and 50 simulated nodes; sets this host's clock off, and right again
-	@TENON_TEST_FLAGS='--simulate-nodes 50' TENON_TEST_IMAGES='debian-12-vm' TENON_TEST_DISK=16G sh deploy/with-cloud.sh $(SUDO) ./bin/proof/faults --state bin/test-cloud
+	@TENON_TEST_FLAGS='--simulate-nodes 50' TENON_TEST_IMAGES='debian-12-vm' TENON_TEST_DISK=16G sh deploy/with-cloud.sh $(SUDO) ./bin/proof/faults --state bin/test-cloud --each 50
 
 bench: setup-tests proofs ## Figures, each beside a baseline measured in the same run
 	@sh deploy/bench.sh
