@@ -55,8 +55,8 @@ type Options struct {
 	NoNode       bool // no agent: nothing can be placed
 	NoLoops      bool // nothing is scheduled, moved or metered
 	Guests       fake.Options
-	Board        string                      // of the node's cards; empty: local
-	Change       time.Duration               // how long a change of a card takes
+	Board        string        // of the node's cards; empty: local
+	Change       time.Duration // how long a change of a card takes
 	Console      fs.FS
 	Registry     http.Handler                // of the API's door
 	NodeRegistry func(*app.App) http.Handler // of the nodes' door
