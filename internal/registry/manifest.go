@@ -11,7 +11,8 @@ import (
 const manifestMaximum = 4 << 20 // the library's own
 
 // manifestPut answers for a pushed manifest what the library leaves as an unknown
-// error of the server's: layers that lie elsewhere, which it never takes.
+// error of the server's: what is no manifest, and layers that lie elsewhere, which
+// it never takes.
 func manifestPut(next http.Handler, w http.ResponseWriter, r *http.Request) {
 	var sent bytes.Buffer
 	r.Body = struct {
@@ -45,12 +46,12 @@ type manifestAnswer struct {
 }
 
 func (m *manifestAnswer) WriteHeader(status int) {
-	if status == http.StatusInternalServerError && layersElsewhere(m.sent.Bytes()) {
+	if detail := wrongWith(m.sent.Bytes()); status == http.StatusInternalServerError && detail != "" {
 		m.answered = true
 		m.Header().Del("Content-Length")
 		m.Header().Set("Content-Type", "application/json; charset=utf-8")
 		m.ResponseWriter.WriteHeader(http.StatusBadRequest)
-		_, _ = io.WriteString(m.ResponseWriter, `{"errors":[{"code":"MANIFEST_INVALID","message":"manifest invalid","detail":"a layer lies at another address: this registry takes only images whose layers are all in it"}]}`+"\n")
+		_, _ = io.WriteString(m.ResponseWriter, `{"errors":[{"code":"MANIFEST_INVALID","message":"manifest invalid","detail":"`+detail+`"}]}`+"\n")
 		return
 	}
 	m.ResponseWriter.WriteHeader(status)
@@ -61,6 +62,24 @@ func (m *manifestAnswer) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	return m.ResponseWriter.Write(p)
+}
+
+// wrongWith says why the library can't take a manifest; empty: that is not known.
+func wrongWith(manifest []byte) string {
+	var m struct {
+		SchemaVersion int              `json:"schemaVersion"`
+		Config        *json.RawMessage `json:"config"`
+		Manifests     *json.RawMessage `json:"manifests"`
+	}
+	switch err := json.Unmarshal(manifest, &m); {
+	case err != nil:
+		return "it is not JSON of a manifest's form"
+	case layersElsewhere(manifest):
+		return "a layer lies at another address: this registry takes only images whose layers are all in it"
+	case m.SchemaVersion != 2 || m.Config == nil && m.Manifests == nil:
+		return "it is neither an image nor an index of schema version 2"
+	}
+	return ""
 }
 
 func layersElsewhere(manifest []byte) bool {

@@ -46,3 +46,27 @@ func TestLayersElsewhereAreTheClientsFault(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatIsNoManifestIsTheClientsFault(t *testing.T) {
+	t.Parallel()
+	host := start(t, t.TempDir())
+	for _, sent := range []string{`{}`, ``, `[]`, `no JSON`, `{"schemaVersion":1,"name":"x"}`} {
+		for _, kind := range []string{"", "application/json", "application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json", "application/vnd.oci.image.index.v1+json"} {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+host+"/v2/acme/web/manifests/latest", strings.NewReader(sent))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.SetBasicAuth("any", "pusher")
+			req.Header.Set("Content-Type", kind)
+			res, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, _ := io.ReadAll(res.Body)
+			_ = res.Body.Close()
+			if res.StatusCode != http.StatusBadRequest || !strings.Contains(string(body), "MANIFEST_") {
+				t.Errorf("%q as %q: %d %s", sent, kind, res.StatusCode, body)
+			}
+		}
+	}
+}

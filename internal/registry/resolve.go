@@ -3,9 +3,12 @@ package registry
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -98,8 +101,37 @@ func inWords(ref string, err error) error {
 		}
 		return fmt.Errorf("the registry answered %d for %s", answer.StatusCode, ref)
 	}
-	text, _, _ := strings.Cut(err.Error(), "\n")
-	return fmt.Errorf("the registry of %s can't be asked: %s", ref, text)
+	// The library's own text tells of the operator's network: for the log alone.
+	slog.Info("a registry can't be asked", "image", ref, "error", err)
+	return fmt.Errorf("the registry of %s can't be asked: %s", ref, cause(err))
+}
+
+// cause is what a tenant can act upon.
+func cause(err error) string {
+	var name *net.DNSError
+	var certificate *tls.CertificateVerificationError
+	var dial *net.OpError
+	var syntax *json.SyntaxError
+	var late net.Error
+	switch {
+	case errors.As(err, &name) && name.IsNotFound:
+		return "its name is not known"
+	case errors.As(err, &name):
+		return "its name can't be looked up just now"
+	case errors.As(err, &certificate):
+		return "its certificate can't be verified"
+	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
+		return "it does not speak HTTPS"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "it refuses connections"
+	case errors.As(err, &late) && late.Timeout():
+		return "it did not answer in time"
+	case errors.As(err, &dial):
+		return "it can't be reached"
+	case errors.As(err, &syntax):
+		return "its answer is no registry's"
+	}
+	return "its answer can't be used"
 }
 
 var errPrivate = errors.New("a private address")

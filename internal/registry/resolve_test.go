@@ -44,6 +44,26 @@ func TestResolveEmbeddedAndOutside(t *testing.T) {
 	}
 }
 
+func TestTroubleWithARegistryTellsNothingOfTheNetwork(t *testing.T) {
+	t.Parallel()
+	closed := httptest.NewServer(http.NotFoundHandler())
+	closed.Close()
+	for ref, want := range map[string]string{
+		"no-such-registry.invalid/a/b:1":                     "its name",
+		strings.TrimPrefix(closed.URL, "http://") + "/a/b:1": "it refuses connections",
+	} {
+		_, err := Resolver{Private: true}.Resolve(t.Context(), ref, false, nil)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", ref, err, want)
+		}
+		for _, inner := range []string{"dial tcp", "lookup", "no such host", "Get \"", ":53"} {
+			if err != nil && strings.Contains(err.Error(), inner) {
+				t.Errorf("%s: a tenant reads %v", ref, err)
+			}
+		}
+	}
+}
+
 func TestResolveDoesNotAskPrivateAddresses(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Bool
