@@ -192,6 +192,9 @@ type InstanceStart struct {
 	WithoutGPU bool `json:"without_gpu,omitempty" doc:"Start without its GPUs and without their price, to save its data; the next plain start asks for them again (VMs and notebooks)"`
 }
 
+// InstanceRestart is empty: a restart has nothing to say.
+type InstanceRestart struct{}
+
 // InstanceUpdate changes what is given; a flavor only while stopped and not held.
 type InstanceUpdate struct {
 	Flavor     *string `json:"flavor,omitempty" maxLength:"255" doc:"Name or id; its disk may not be smaller"`

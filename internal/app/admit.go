@@ -277,5 +277,5 @@ func (a *App) mustFit(ctx context.Context, c Call, w wish) error {
 		return err
 	}
 	return cloud.E(cloud.KindNoCapacity, "no_capacity", "nothing in pool %q takes a %s now", w.pool.Name, w.flavor.Name).
-		WithHint("leave out wait: false to queue it, or take another flavor").With("reasons", d.Reasons)
+		WithHint("leave out --no-queue (`wait: false` of the API) to queue it, or take another flavor").With("reasons", d.Reasons)
 }

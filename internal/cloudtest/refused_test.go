@@ -63,6 +63,7 @@ func TestRefusals(t *testing.T) {
 		{name: "stale If-Match", method: "POST", path: instances + "/web-1/stop", header: []string{"If-Match", `"99"`}, status: 412, code: "generation_changed"},
 		{name: "malformed If-Match", method: "POST", path: instances + "/web-1/stop", header: []string{"If-Match", "yes"}, status: 422, code: "invalid", detail: "header.If-Match"},
 		{name: "wrong state", method: "POST", path: instances + "/web-1/start", status: 409, code: "state_conflict", detail: "queued"},
+		{name: "a restart with a wish", method: "POST", path: instances + "/web-1/restart", body: `{"gpu": "hold"}`, status: 422, code: "invalid", detail: "body.gpu"},
 		{name: "unknown instance", method: "GET", path: instances + "/web-9", status: 404, code: "not_found"},
 		{name: "not for this role", token: auditor.Token, method: "POST", path: instances, body: create(""), status: 403, code: "forbidden", hint: true},
 		{name: "for operators only", method: "GET", path: "/v1/nodes", status: 403, code: "forbidden", hint: true},

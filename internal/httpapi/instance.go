@@ -134,8 +134,11 @@ func (s *server) instanceUpdate(ctx context.Context, in *struct {
 	})
 }
 
-func (s *server) instanceRestart(ctx context.Context, in *Acting) (*tagged[api.Instance], error) {
-	return s.act(ctx, in, s.app.InstanceRestart)
+func (s *server) instanceRestart(ctx context.Context, in *struct {
+	Acting
+	Body *api.InstanceRestart // refuses what it would ignore
+}) (*tagged[api.Instance], error) {
+	return s.act(ctx, &in.Acting, s.app.InstanceRestart)
 }
 
 func (s *server) instanceDelete(ctx context.Context, in *Acting) (*tagged[api.Instance], error) {

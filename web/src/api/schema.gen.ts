@@ -1843,6 +1843,7 @@ export interface components {
             /** @description The GPU figures are simulated */
             simulated: boolean;
         };
+        InstanceRestart: Record<string, never>;
         InstanceStart: {
             /** @description Start without its GPUs and without their price, to save its data; the next plain start asks for them again (VMs and notebooks) */
             without_gpu?: boolean;
@@ -4538,7 +4539,11 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["InstanceRestart"];
+            };
+        };
         responses: {
             /** @description Accepted */
             202: {
