@@ -342,6 +342,21 @@ test('a notebook from its creation to its end', { timeout: (idleSeconds + 25 * 6
     }
     console.log(`  requests looked at: ${sent.length}, ${consoles} of them to the console`)
     assert.ok(consoles > 20 && sent.length - consoles > 20)
+
+    // A page of the one sets cookies for all hosts, many of them: the other's server sees none.
+    await other.evaluate(() => {
+      const toAll = 'Domain=apps.localhost; Path=/'
+      document.cookie = `app=tossed; ${toAll}`
+      document.cookie = `_xsrf=tossed; ${toAll}`
+      for (let i = 0; i < 30; i++) document.cookie = `bomb${i}=${'x'.repeat(3900)}; ${toAll}`
+    })
+    assert.ok((await other.evaluate(() => document.cookie.length)) > 100_000, 'a page can set them')
+    const again = await context.newPage()
+    await again.goto(`http://${hostOf(one.id, port)}:${new URL(url).port}/`)
+    const saw = Object.fromEntries(JSON.parse(await again.locator('body').innerText()))
+    assert.equal(saw.cookie, 'app=its-own', 'its own cookie and no other')
+    assert.equal(await again.evaluate(() => document.cookie), 'app=its-own', 'a page that is opened takes them away')
+    await again.close()
     await other.close()
   })
 
