@@ -355,7 +355,11 @@ test('a notebook from its creation to its end', { timeout: (idleSeconds + 25 * 6
     await again.goto(`http://${hostOf(one.id, port)}:${new URL(url).port}/`)
     const saw = Object.fromEntries(JSON.parse(await again.locator('body').innerText()))
     assert.equal(saw.cookie, 'app=its-own', 'its own cookie and no other')
-    assert.equal(await again.evaluate(() => document.cookie), 'app=its-own', 'a page that is opened takes them away')
+    assert.equal(
+      await again.evaluate(() => document.cookie),
+      'app=its-own',
+      'a page that is opened takes them away',
+    )
     await again.close()
     await other.close()
   })
