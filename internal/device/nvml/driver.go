@@ -112,6 +112,18 @@ func failed(r nvml.Return) error {
 	return errors.New(nvml.ErrorString(r))
 }
 
+// on opens the library for one card, until done is called.
+func (d *Driver) on(card string) (dev nvml.Device, done func(), err error) {
+	if done, err = d.use(); err != nil {
+		return nil, nil, err
+	}
+	if dev, err = d.find(card); err != nil {
+		done()
+		return nil, nil, err
+	}
+	return dev, done, nil
+}
+
 // has says whether the installed library knows a function: a call of one that it
 // doesn't would end the process.
 func (d *Driver) has(symbol string) bool { return d.lib.Extensions().LookupSymbol(symbol) == nil }
@@ -341,15 +353,11 @@ func (d *Driver) Reset(ctx context.Context, card string) error {
 // Defaults puts back what a tenant may have changed. What a card has not got is
 // no error.
 func (d *Driver) Defaults(_ context.Context, card string) error {
-	done, err := d.use()
+	dev, done, err := d.on(card)
 	if err != nil {
 		return err
 	}
 	defer done()
-	dev, err := d.find(card)
-	if err != nil {
-		return err
-	}
 	var all []error
 	put := func(what string, r nvml.Return) {
 		if err := failed(r); err != nil && !errors.Is(err, host.ErrRefused) {
@@ -371,15 +379,11 @@ func (d *Driver) Defaults(_ context.Context, card string) error {
 
 // SetPersistence has the driver keep a card's state while nobody has it open.
 func (d *Driver) SetPersistence(_ context.Context, card string, on bool) error {
-	done, err := d.use()
+	dev, done, err := d.on(card)
 	if err != nil {
 		return err
 	}
 	defer done()
-	dev, err := d.find(card)
-	if err != nil {
-		return err
-	}
 	mode := nvml.FEATURE_DISABLED
 	if on {
 		mode = nvml.FEATURE_ENABLED

@@ -62,14 +62,13 @@ func (d *Driver) profiles(dev nvml.Device) ([]profile, error) {
 
 // Profiles lists how a card in MIG mode may be cut.
 func (d *Driver) Profiles(_ context.Context, card string) ([]host.MIGProfile, error) {
-	done, err := d.use()
+	dev, done, err := d.on(card)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	dev, err := d.find(card)
-	if err != nil || !migOn(dev) {
-		return nil, err
+	if !migOn(dev) {
+		return nil, nil
 	}
 	list, err := d.profiles(dev)
 	if err != nil {
@@ -89,14 +88,13 @@ func migOn(dev nvml.Device) bool {
 
 // Instances lists the GPU instances of a card with the names of their devices.
 func (d *Driver) Instances(_ context.Context, card string) ([]host.GPUInstance, error) {
-	done, err := d.use()
+	dev, done, err := d.on(card)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	dev, err := d.find(card)
-	if err != nil || !migOn(dev) {
-		return nil, err
+	if !migOn(dev) {
+		return nil, nil
 	}
 	list, err := d.profiles(dev)
 	if err != nil {
@@ -203,15 +201,11 @@ func migNames(dev nvml.Device) ([]migName, error) {
 
 // CreateInstance makes a GPU instance and a compute instance over all of it.
 func (d *Driver) CreateInstance(_ context.Context, card string, profileID, start int) error {
-	done, err := d.use()
+	dev, done, err := d.on(card)
 	if err != nil {
 		return err
 	}
 	defer done()
-	dev, err := d.find(card)
-	if err != nil {
-		return err
-	}
 	list, err := d.profiles(dev)
 	if err != nil {
 		return err
@@ -246,15 +240,11 @@ func createCompute(gi nvml.GpuInstance, slices uint32) error {
 
 // DestroyInstance takes away a GPU instance, its compute instances first.
 func (d *Driver) DestroyInstance(_ context.Context, card string, id int) error {
-	done, err := d.use()
+	dev, done, err := d.on(card)
 	if err != nil {
 		return err
 	}
 	defer done()
-	dev, err := d.find(card)
-	if err != nil {
-		return err
-	}
 	gi, r := dev.GetGpuInstanceById(id)
 	if r == nvml.ERROR_NOT_FOUND {
 		return nil
@@ -279,15 +269,11 @@ func (d *Driver) DestroyInstance(_ context.Context, card string, id int) error {
 
 // SetMIG asks for a mode and reads back what came of it.
 func (d *Driver) SetMIG(_ context.Context, card string, on bool) (host.MIGMode, error) {
-	done, err := d.use()
+	dev, done, err := d.on(card)
 	if err != nil {
 		return host.MIGMode{}, err
 	}
 	defer done()
-	dev, err := d.find(card)
-	if err != nil {
-		return host.MIGMode{}, err
-	}
 	mode := nvml.DEVICE_MIG_DISABLE
 	if on {
 		mode = nvml.DEVICE_MIG_ENABLE
