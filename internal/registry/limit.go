@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -29,7 +28,12 @@ func (h *Handler) push(w http.ResponseWriter, r *http.Request) {
 	}
 	body := &counted{ReadCloser: r.Body, left: h.maxBlob - begins(r)}
 	r.Body = body
-	h.app.ServeHTTP(&pushAnswer{ResponseWriter: w, body: body, maximum: h.maxBlob}, r)
+	h.app.ServeHTTP(&better{ResponseWriter: w, than: func(status int) *reply { // it only knows that reading failed
+		if status < 400 || !body.over {
+			return nil
+		}
+		return refusal(w, http.StatusRequestEntityTooLarge, tooLarge(h.maxBlob))
+	}}, r)
 }
 
 func isUpload(r *http.Request) bool {
@@ -52,11 +56,12 @@ func tooLarge(maximum int64) string {
 
 // refusePush answers in the protocol's own form, which clients show.
 func refusePush(w http.ResponseWriter, status int, message string) {
-	w.Header().Del("Content-Length")
-	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	refusal(w, status, message).write(w)
+}
+
+func refusal(w http.ResponseWriter, status int, message string) *reply {
 	w.Header().Set("Connection", "close") // the rest of the body is not read
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{"errors": []any{map[string]string{"code": "SIZE_INVALID", "message": message}}})
+	return &reply{status, "SIZE_INVALID", message, ""}
 }
 
 // counted ends a body that goes on too long.
@@ -79,30 +84,6 @@ func (c *counted) Read(p []byte) (int, error) {
 }
 
 var errOver = fmt.Errorf("the blob is too large")
-
-// pushAnswer says why, where the library only knows that reading failed.
-type pushAnswer struct {
-	http.ResponseWriter
-	body     *counted
-	maximum  int64
-	answered bool
-}
-
-func (p *pushAnswer) WriteHeader(status int) {
-	if status >= 400 && p.body.over && !p.answered {
-		p.answered = true
-		refusePush(p.ResponseWriter, http.StatusRequestEntityTooLarge, tooLarge(p.maximum))
-		return
-	}
-	p.ResponseWriter.WriteHeader(status)
-}
-
-func (p *pushAnswer) Write(b []byte) (int, error) {
-	if p.answered {
-		return len(b), nil
-	}
-	return p.ResponseWriter.Write(b)
-}
 
 func freeBytes(folder string) (int64, bool) {
 	var s unix.Statfs_t

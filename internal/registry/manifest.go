@@ -19,7 +19,16 @@ func manifestPut(next http.Handler, w http.ResponseWriter, r *http.Request) {
 		io.Reader
 		io.Closer
 	}{io.TeeReader(r.Body, &limited{&sent, manifestMaximum}), r.Body}
-	next.ServeHTTP(&manifestAnswer{ResponseWriter: w, sent: &sent}, r)
+	next.ServeHTTP(&better{ResponseWriter: w, than: func(status int) *reply {
+		if status != http.StatusInternalServerError {
+			return nil
+		}
+		detail := wrongWith(sent.Bytes())
+		if detail == "" {
+			return nil
+		}
+		return &reply{http.StatusBadRequest, "MANIFEST_INVALID", "manifest invalid", detail}
+	}}, r)
 }
 
 func isManifestPut(r *http.Request) bool {
@@ -37,31 +46,6 @@ func (l *limited) Write(p []byte) (int, error) {
 	l.left -= len(keep)
 	_, _ = l.Buffer.Write(keep)
 	return len(p), nil
-}
-
-type manifestAnswer struct {
-	http.ResponseWriter
-	sent     *bytes.Buffer
-	answered bool
-}
-
-func (m *manifestAnswer) WriteHeader(status int) {
-	if detail := wrongWith(m.sent.Bytes()); status == http.StatusInternalServerError && detail != "" {
-		m.answered = true
-		m.Header().Del("Content-Length")
-		m.Header().Set("Content-Type", "application/json; charset=utf-8")
-		m.ResponseWriter.WriteHeader(http.StatusBadRequest)
-		_, _ = io.WriteString(m.ResponseWriter, `{"errors":[{"code":"MANIFEST_INVALID","message":"manifest invalid","detail":"`+detail+`"}]}`+"\n")
-		return
-	}
-	m.ResponseWriter.WriteHeader(status)
-}
-
-func (m *manifestAnswer) Write(p []byte) (int, error) {
-	if m.answered {
-		return len(p), nil
-	}
-	return m.ResponseWriter.Write(p)
 }
 
 // wrongWith says why the library can't take a manifest; empty: that is not known.
