@@ -146,7 +146,7 @@ func (p *Puller) fetch(ctx context.Context, f *flight, s source) (ocispec.Descri
 	layers := map[string]layer{}
 	store := p.client.ContentStore()
 	counted := countingFetcher{fetcher, f}
-	get := remotes.FetchHandler(store, counted)
+	get := remotes.FetchHandler(orderly{store}, counted)
 	matcher := platforms.Default()
 	children := images.LimitManifests(images.FilterPlatforms(images.SetChildrenLabels(store, images.ChildrenHandler(store)), matcher), matcher, 1)
 	handler := images.HandlerFunc(func(ctx context.Context, d ocispec.Descriptor) ([]ocispec.Descriptor, error) {

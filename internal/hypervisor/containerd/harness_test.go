@@ -69,7 +69,7 @@ func newCloud(t *testing.T, resolvers ...string) *cloudUnderTest {
 	}
 	c.startDaemon(t)
 	cfg := Config{CloudID: c.id, StateDir: c.state, RunDir: c.run, CDISpecDirs: []string{c.cdi}, Network: hvtest.Network(t, c.id, c.state, c.run, resolvers...),
-		PoolMiB: 4096, Logger: slog.New(slog.DiscardHandler)}
+		PoolMiB: 1024, Logger: slog.New(slog.DiscardHandler)}
 	if c.Driver, err = New(cfg); err != nil {
 		t.Fatal(err)
 	}
