@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"strings"
 )
 
 // offer says of every function that looks like a GPU whether it is a card, what
@@ -20,11 +19,13 @@ func (inv *Inventory) offer(sys fs.FS, options Options) {
 			continue
 		}
 		if f.PF != nil {
-			if _, found := inv.function(*f.PF); found {
-				continue // its physical function's card has it
-			}
+			continue // its physical function's card has it, also while that can't be read
 		}
-		if why := inv.exclusion(f); why != "" && !allowed {
+		if u := f.unread("physfn"); u != "" {
+			inv.Unknown = append(inv.Unknown, Unknown{f.Address, "whether it is a virtual function is unknown (" + u + ")", f.Group})
+			continue
+		}
+		if why := inv.exclusion(f); why != "" && (!allowed || never(f)) {
 			inv.Excluded = append(inv.Excluded, Excluded{f, why})
 			continue
 		}
@@ -54,6 +55,10 @@ var ownGraphics = map[uint16]string{
 	0x1234: "an emulated display", 0x1af4: "an emulated display", 0x1b36: "an emulated display",
 	0x1013: "an emulated display", 0x15ad: "an emulated display", 0x1414: "an emulated display",
 }
+
+// never: a server's own graphics are its console, and no list of an operator's
+// makes them a tenant's.
+func never(f Function) bool { return f.ID.Vendor == 0x1a03 || f.ID.Vendor == 0x102b }
 
 // exclusion gives the reason why a function that looks like a GPU is none that
 // a tenant gets; empty: there is none.
@@ -103,10 +108,19 @@ func (inv *Inventory) card(sys fs.FS, f Function, gpus []Function) Card {
 	c.Companions = inv.companions(f, gpus)
 	c.Whole, c.Bundle = inv.whole(c, gpus)
 	c.Reset, c.ResetFile = inv.reset(sys, c)
-	c.Partitioned = len(f.Virtual) > 0
+	// Both ends tell of virtual functions; one that can't be read doesn't hide them.
+	virtual := len(f.Virtual)
+	for _, v := range inv.Functions {
+		if v.PF != nil && *v.PF == f.Address && !slices.Contains(f.Virtual, v.Address) {
+			virtual++
+		}
+	}
+	c.Partitioned = virtual > 0
 	if c.Partitioned {
-		c.Whole = no("it has %d virtual functions and is offered by them alone", len(f.Virtual))
+		c.Whole = no("it has %d virtual functions and is offered by them alone", virtual)
 		c.Bundle = nil
+	} else if u := f.unread("sriov_", "virtual function"); u != "" {
+		c.Whole, c.Bundle = no("whether it has virtual functions is unknown (%s)", u), nil
 	}
 	c.Parents = inv.cardParents(sys, c.Function)
 	return c
@@ -120,10 +134,8 @@ func (inv *Inventory) reset(sys fs.FS, c Card) (Verdict, string) {
 	if f.CanReset {
 		return Verdict{OK: true}, DeviceFile(f.Address, "reset")
 	}
-	for _, u := range f.Unknown {
-		if strings.HasPrefix(u, "reset") {
-			return no("whether it can be reset is unknown (%s)", u), ""
-		}
+	if u := f.unread("reset"); u != "" {
+		return no("whether it can be reset is unknown (%s)", u), ""
 	}
 	if len(f.Above) == 0 {
 		return no("the kernel knows no way to reset it"), ""
@@ -208,16 +220,19 @@ func (inv *Inventory) whole(c Card, gpus []Function) (Verdict, []Address) {
 	if c.Function.Dead {
 		return no("it no longer answers: its configuration space reads as ones"), nil
 	}
-	for _, u := range f.Unknown {
-		if strings.HasPrefix(u, "iommu_group") {
-			return no("its IOMMU group is unknown (%s)", u), nil
-		}
+	if u := f.unread("iommu_group"); u != "" {
+		return no("its IOMMU group is unknown (%s)", u), nil
 	}
 	if !inv.IOMMU {
 		return no("the host has no IOMMU, or it is switched off in the firmware or on the kernel's command line (intel_iommu=on, amd_iommu=on)"), nil
 	}
 	if f.Group < 0 {
 		return no("it is in no IOMMU group"), nil
+	}
+	for _, u := range inv.Unknown {
+		if u.Group == f.Group {
+			return no("IOMMU group %d also has %s, of which it is unknown what it is", f.Group, u.Address), nil
+		}
 	}
 	companions := c.Companions
 	var bundle []Address

@@ -3,7 +3,10 @@
 // by class codes and ids, never by names, and writes nothing.
 package pci
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Vendors of which a GPU is offered.
 const (
@@ -98,6 +101,18 @@ func (f Function) String() string {
 	return fmt.Sprintf("%s (%s, %s)", f.Address, kind(f.Class), f.ID)
 }
 
+// unread finds what of a function could not be read, among what begins so.
+func (f Function) unread(prefixes ...string) string {
+	for _, u := range f.Unknown {
+		for _, p := range prefixes {
+			if strings.HasPrefix(u, p) {
+				return u
+			}
+		}
+	}
+	return ""
+}
+
 // Verdict is an answer with the reason for a no.
 type Verdict struct {
 	OK     bool
@@ -178,6 +193,7 @@ type Excluded struct {
 type Unknown struct {
 	Address Address
 	Reason  string
+	Group   int // of the IOMMU; -1: none, or unknown
 }
 
 // Inventory is one reading of a host.

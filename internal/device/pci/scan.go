@@ -39,7 +39,9 @@ func Scan(sys fs.FS, options Options) (Inventory, error) {
 			}
 		}
 		if err != nil {
-			inv.Unknown = append(inv.Unknown, Unknown{address, err.Error()})
+			var ignored []string
+			f.readGroup(reader{sys: sys, dir: devicesDir + "/" + e.Name(), unknown: &ignored})
+			inv.Unknown = append(inv.Unknown, Unknown{address, err.Error(), f.Group})
 			continue
 		}
 		inv.Functions = append(inv.Functions, f)
