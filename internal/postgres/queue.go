@@ -66,10 +66,11 @@ func QueueRead(ctx context.Context, q Querier, limit int) (QueueSnapshot, error)
 	if len(out.Waiting) == 0 {
 		return out, nil
 	}
-	// Where cards are joined to each other matters to those who ask for several.
+	// Where cards are joined to each other matters to those who ask for whole ones,
+	// also for one alone: it is to break no fresh pair.
 	pools, joined := []string{}, false
 	for _, w := range out.Waiting {
-		joined = joined || w.Shape.GPUCount > 1
+		joined = joined || w.Shape.GPUCount > 0 && w.Shape.GPUMode == cloud.ModeWhole
 		if !slices.Contains(pools, w.Pool) {
 			pools = append(pools, w.Pool)
 		}
