@@ -54,6 +54,7 @@ type GPU struct {
 	Modes      []string `json:"modes,omitempty"`      // that it can be in on this node
 	Companions []string `json:"companions,omitempty"` // functions that go to a VM with it
 	Bundle     []string `json:"bundle,omitempty"`     // cards that a VM can only get together with it, by PCI address
+	NotForVM   bool     `json:"not_for_vm,omitempty"` // whole: no VM can have it, for the reason that is given
 	VGPUTypes  []VGPU   `json:"vgpu_types,omitempty"` // what the host driver offers now
 	Wish       string   `json:"wish,omitempty"`       // why it is not yet what its Card says; empty: it is
 	Missing    []Place  `json:"missing,omitempty"`    // of its layout, what the driver does not show

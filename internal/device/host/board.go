@@ -18,6 +18,7 @@ import (
 const (
 	busyFor    = 20 * time.Second // that a device in use is waited for
 	busyLook   = 200 * time.Millisecond
+	mendEvery  = 30 * time.Second
 	writeTakes = 10 * time.Second // a write beside that: a reset waits for the device
 )
 
@@ -96,6 +97,9 @@ func open(ctx context.Context, cfg Config, l *ledger) (*Board, error) {
 		began := time.Now()
 		cfg.SinceBoot = func() time.Duration { return time.Since(began) }
 	}
+	if cfg.Driver != nil {
+		cfg.Driver = gate{cfg.Driver, &sync.RWMutex{}}
+	}
 	b := &Board{cfg: cfg, ledger: l, locks: map[string]chan struct{}{}, wishes: map[string]string{}}
 	b.health = NewHealth(cfg.BootID, l.read().Health)
 	for _, c := range l.read().Cards {
@@ -132,6 +136,11 @@ func (b *Board) resume(ctx context.Context) {
 		if c.Phase == nodewire.GPUCleaning {
 			if err := b.recoverLocked(ctx, address, c.Recovered); err != nil {
 				b.cfg.Log.Warn("end a check that was interrupted", "card", address, "error", err)
+			}
+		}
+		if c.MadeVFs && c.Switched == "vgpu" {
+			if err := b.remakeVFs(ctx, address); err != nil {
+				b.cfg.Log.Warn("make virtual functions again", "card", address, "error", err)
 			}
 		}
 		if c.Wish != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 	"strconv"
@@ -285,6 +286,29 @@ func (b *Board) enterVGPU(ctx context.Context, v *view, wish nodewire.Card) (str
 		return reason + "; " + err.Error(), nil
 	}
 	return reason, b.ledger.changeCard(wish.PCIAddress, func(c *cardRecord) { c.MadeVFs = false })
+}
+
+// remakeVFs makes a card's virtual functions again, which no reboot leaves. Where
+// there is none nothing can be in use, so holds of the boot before don't stand in
+// the way.
+func (b *Board) remakeVFs(ctx context.Context, card string) error {
+	unlock, err := b.lock(ctx, card)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	a, err := pci.ParseAddress(card)
+	if err != nil || isSoft(a) {
+		return err
+	}
+	f, err := pci.ReadFunction(b.cfg.Sys, a)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil || len(f.Virtual) > 0 || f.Total == 0 || f.Driver == "" || f.Driver == vfioDriver {
+		return err
+	}
+	return b.setVFs(ctx, a, f.Total)
 }
 
 func (b *Board) chooseType(v *view, wish nodewire.Card) (string, error) {

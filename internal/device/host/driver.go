@@ -25,8 +25,8 @@ var (
 // says is never taken for its effect.
 type Driver interface {
 	// Cards lists the cards that the driver has now: not those that it lost, nor
-	// those of other drivers. An error or an empty list says nothing of the cards
-	// that were there before.
+	// those of other drivers. Those that it can't tell of now are missing from the
+	// list, with an error: it says nothing of the cards that it doesn't list.
 	Cards(ctx context.Context) ([]DriverCard, error)
 	// Profiles lists how a card that is in MIG mode may be cut, with every place
 	// that the hardware takes. Empty while the mode is off.

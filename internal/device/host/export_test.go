@@ -14,3 +14,6 @@ func OpenStruck(ctx context.Context, cfg Config, strike func(after bool)) (*Boar
 
 // Tell is what the kernel's log or the driver says of a card.
 func (b *Board) Tell(s Signal) { b.hear(s) }
+
+// ResetIdle is what Watch does now and then.
+func (b *Board) ResetIdle(ctx context.Context) { b.resetIdle(ctx) }

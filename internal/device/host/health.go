@@ -246,6 +246,20 @@ func (h *Health) Present(card, uuid string, there bool, now time.Duration) bool 
 	return changed
 }
 
+// Seen says which card is at an address. Faults are of a card, not of a slot: they
+// go where it goes, and are nobody's while it is nowhere.
+func (h *Health) Seen(card, uuid string) {
+	for i, f := range h.Faults {
+		switch {
+		case f.UUID == "" || uuid == "":
+		case f.UUID == uuid:
+			h.Faults[i].Card = card
+		case f.Card == card:
+			h.Faults[i].Card = ""
+		}
+	}
+}
+
 // Missing says which places of a card's layout its driver does not show. The
 // others stay in service.
 func (h *Health) Missing(card, uuid string, places []nodewire.Place, now time.Duration) {
@@ -287,6 +301,9 @@ func (h *Health) Incidents(now time.Duration) []nodewire.Incident {
 	})
 	out := []nodewire.Incident{}
 	for _, f := range h.Faults {
+		if f.Card == "" {
+			continue
+		}
 		out = append(out, nodewire.Incident{
 			ID: f.ID, PCIAddress: f.Card, GPUUUID: f.UUID, Kind: f.Kind, XID: f.XID, Action: f.Action, Message: f.Text, InstanceID: f.Owner,
 			AgeSeconds: max(0, (now - f.First).Seconds()),

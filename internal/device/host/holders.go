@@ -88,6 +88,7 @@ func (b *Board) waitFree(ctx context.Context, f pci.Function, minor int) error {
 	}
 	deadline := time.Now().Add(b.cfg.BusyFor)
 	for {
+		b.letGo(f) // else we keep it busy ourselves, and each reading meanwhile does
 		who, err := b.cfg.Holders(ctx, files)
 		if err != nil {
 			return fmt.Errorf("see who uses %s: %w", f.Address, err)
@@ -103,6 +104,16 @@ func (b *Board) waitFree(ctx context.Context, f pci.Function, minor int) error {
 			return fmt.Errorf("%s is %w: %s has it open: %w", f.Address, ErrBusy, processes(who), ctx.Err())
 		case <-time.After(min(busyLook, b.cfg.BusyFor)):
 		}
+	}
+}
+
+// letGo closes the vendor's driver, if the function is with it.
+func (b *Board) letGo(f pci.Function) {
+	if b.cfg.Driver == nil || f.Driver != b.cfg.DriverName {
+		return
+	}
+	if err := b.cfg.Driver.Close(); err != nil {
+		b.cfg.Log.Warn("let go of the driver", "error", err)
 	}
 }
 

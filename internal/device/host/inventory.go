@@ -2,9 +2,7 @@ package host
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -19,8 +17,10 @@ import (
 type scan struct {
 	inv   pci.Inventory
 	cards map[string]*view // by PCI address
-	// driverErr: the vendor's driver has cards and couldn't be asked.
+	// driverErr: what the vendor's driver said when it did not show all its cards;
+	// silent: it showed none of those that it has.
 	driverErr error
+	silent    bool
 	// foreign: somebody has a VFIO group open that we gave nobody.
 	foreign bool
 }
@@ -67,22 +67,25 @@ func (b *Board) look(ctx context.Context) (*scan, error) {
 	listed, driverErr := b.driverCards(ctx)
 	holds := b.ledger.read().Holds
 	s.foreign = b.anyForeign(ctx, inv, holds)
+	known, shown := b.ledger.read().Cards, false
 	for _, c := range inv.Cards {
 		address := c.Function.Address.String()
 		v := &view{card: c, made: madeOn(inv, c)}
 		s.cards[address] = v
 		if d, ok := listed[address]; ok {
-			v.driver = &d
+			v.driver, shown = &d, true
 		} else if b.cfg.Driver != nil && c.Function.Driver == b.cfg.DriverName && !c.Function.Dead {
 			if s.driverErr = driverErr; driverErr == nil {
 				s.driverErr = fmt.Errorf("%s: %w", address, ErrNoCard)
 			}
 		}
-		if v.rec, err = b.recordOf(c, v.driver); err != nil {
+		if v.rec, err = b.recordOf(c, v.driver, known); err != nil {
 			return nil, err
 		}
 		b.describe(ctx, s, v, holds)
 	}
+	// One card that its driver lost says nothing of the others.
+	s.silent = s.driverErr != nil && !shown
 	return s, nil
 }
 
@@ -96,31 +99,6 @@ func (b *Board) driverCards(ctx context.Context) (map[string]DriverCard, error) 
 		out[c.PCIAddress] = c
 	}
 	return out, err
-}
-
-// recordOf finds what is kept of a card. Another card in its place is another.
-func (b *Board) recordOf(c pci.Card, d *DriverCard) (cardRecord, error) {
-	address := c.Function.Address.String()
-	rec := b.ledger.card(address)
-	next := rec
-	if rec.UUID == "" || rec.ID != c.Function.ID || d != nil && rec.DriverUUID != "" && rec.DriverUUID != d.UUID {
-		next = cardRecord{ID: c.Function.ID, UUID: b.ledger.cardUUID(address, c.Function.ID)}
-		if d != nil {
-			next.UUID = d.UUID
-		}
-	}
-	if d != nil {
-		next.DriverUUID, next.MemoryMiB, next.Module, next.NVSwitch = d.UUID, d.MemoryMiB, d.Module, d.NVSwitch
-	}
-	if reflect.DeepEqual(next, rec) {
-		return rec, nil
-	}
-	if next.UUID == rec.UUID {
-		return next, b.ledger.changeCard(address, func(r *cardRecord) {
-			r.DriverUUID, r.MemoryMiB, r.Module, r.NVSwitch = next.DriverUUID, next.MemoryMiB, next.Module, next.NVSwitch
-		})
-	}
-	return next, b.ledger.changeCard(address, func(r *cardRecord) { *r = next })
 }
 
 // describe fills in what is reported of a card.
@@ -318,7 +296,7 @@ func (b *Board) Inventory(ctx context.Context) (device.Inventory, error) {
 	b.mu.Lock()
 	b.last, b.excluded = list, excluded
 	b.mu.Unlock()
-	return device.Inventory{GPUs: slices.Clone(list), OK: s.driverErr == nil}, b.keep(list)
+	return device.Inventory{GPUs: slices.Clone(list), OK: !s.silent}, b.keep(list)
 }
 
 // offered parts the cards from those that nobody here can use.
@@ -370,18 +348,6 @@ func (b *Board) absent(s *scan) []nodewire.GPU {
 		out = append(out, g)
 	}
 	return out
-}
-
-// keep has the ledger remember each card as last seen.
-func (b *Board) keep(list []nodewire.GPU) error {
-	var errs []error
-	for _, g := range list {
-		if last := b.ledger.card(g.PCIAddress).Last; last != nil && reflect.DeepEqual(*last, g) || g.State == nodewire.GPUMissing || g.State == nodewire.GPUUnknown {
-			continue
-		}
-		errs = append(errs, b.ledger.changeCard(g.PCIAddress, func(r *cardRecord) { r.Last = &g }))
-	}
-	return errors.Join(errs...)
 }
 
 func sortGPUs(list []nodewire.GPU) {

@@ -31,6 +31,8 @@ type ledgerState struct {
 	Slices map[string][]OwnedSlice `json:"slices,omitempty"`
 	Fabric []int                   `json:"fabric,omitempty"` // partitions that we activated
 	Health *HealthState            `json:"health,omitempty"`
+	// Away are cards with something against them in whose place another is, by UUID.
+	Away map[string]cardRecord `json:"away,omitempty"`
 }
 
 // hold is what one instance was given, or is about to be.
@@ -163,7 +165,7 @@ func (l *ledger) read() ledgerState {
 
 func (l *ledger) copied() ledgerState {
 	s := l.state
-	s.Holds, s.Cards, s.Slices = maps.Clone(s.Holds), maps.Clone(s.Cards), maps.Clone(s.Slices)
+	s.Holds, s.Cards, s.Slices, s.Away = maps.Clone(s.Holds), maps.Clone(s.Cards), maps.Clone(s.Slices), maps.Clone(s.Away)
 	return s
 }
 

@@ -48,6 +48,8 @@ func (b *Board) prepare(ctx context.Context, want device.Request) ([]device.Gran
 		return nil, fmt.Errorf("its epoch %d still holds devices", h.Epoch)
 	case held && !slices.Equal(h.Devices, want.Devices):
 		return nil, fmt.Errorf("epoch %d holds others: %w", want.Epoch, device.ErrImpossible)
+	case held && !slices.Equal(h.cards(), cards):
+		return nil, fmt.Errorf("its cards were at %s and are at %s now", strings.Join(h.cards(), ", "), strings.Join(cards, ", "))
 	case held && h.Releasing:
 		return nil, errors.New("its devices are being taken back")
 	case !held:
@@ -107,7 +109,7 @@ func (b *Board) plan(s *scan, want device.Request, cards []string) (hold, error)
 		v := s.cards[cards[i]]
 		switch {
 		case v == nil:
-			return h, fmt.Errorf("card %s is not there: it is missing from the bus, or can't be read", cards[i])
+			return h, b.whyAbsent(cards[i])
 		case v.gpu.State != nodewire.GPUReady:
 			return h, fmt.Errorf("card %s is %s: %s", cards[i], v.gpu.State, v.gpu.Reason)
 		case d.Mode != v.gpu.Mode:
@@ -134,6 +136,22 @@ func (b *Board) plan(s *scan, want device.Request, cards []string) (hold, error)
 	return h, nil
 }
 
+// whyAbsent says why a card is not among those that were read.
+func (b *Board) whyAbsent(card string) error {
+	a, err := pci.ParseAddress(card)
+	if err != nil {
+		return err
+	}
+	gone, err := b.isGone(a)
+	switch {
+	case err != nil:
+		return fmt.Errorf("card %s can't be read: %w", card, err)
+	case gone:
+		return fmt.Errorf("card %w", &device.GoneError{Address: card})
+	}
+	return fmt.Errorf("card %s can't be read now", card)
+}
+
 func (b *Board) planPart(s *scan, want device.Request, d nodewire.Device, v *view, cards []string, taken map[string]bool) (part, error) {
 	address, vm := v.gpu.PCIAddress, want.Kind == "vm"
 	impossible := func(format string, args ...any) (part, error) {
@@ -153,7 +171,7 @@ func (b *Board) planPart(s *scan, want device.Request, d nodewire.Device, v *vie
 			}
 			return part{Card: address, Whole: true}, nil
 		}
-		if why := b.notForVM(v); why != "" {
+		if why := b.notForVM(s, v); why != "" {
 			return impossible("no virtual machine can have it: %s", why)
 		}
 		if err := bundleComplete(v.card, cards); err != nil {
@@ -266,9 +284,11 @@ func (b *Board) makePassed(ctx context.Context, id string, h *hold) error {
 		listed, _ := b.driverCards(ctx) // without it we only name holders less well
 		for address, c := range listed {
 			minors[address] = c.Minor
-		}
-		if err := b.cfg.Driver.Close(); err != nil { // else we keep the card busy ourselves
-			b.cfg.Log.Warn("let go of the driver", "error", err)
+			if slices.ContainsFunc(h.Parts, func(p part) bool { return p.Card == address && len(p.Functions) > 0 }) && c.Persistence {
+				if err := b.cfg.Driver.SetPersistence(ctx, address, false); err != nil { // it only makes the driver slower to let go
+					b.cfg.Log.Warn("end the persistence of a card", "card", address, "error", err)
+				}
+			}
 		}
 	}
 	if b.cfg.Fabric != nil && len(switched) > 0 && h.Partition == nil {

@@ -143,6 +143,39 @@ func (b *Board) settleIdle(ctx context.Context, card string) {
 	}
 }
 
+// resetIdle resets the cards that need it and that nobody holds: such a card has
+// no release to wait for.
+func (b *Board) resetIdle(ctx context.Context) {
+	for _, card := range slices.Sorted(maps.Keys(b.ledger.read().Cards)) {
+		b.mu.Lock()
+		state, _ := b.health.State(card)
+		b.mu.Unlock()
+		if state != nodewire.GPUNeedsReset || b.isHeld(card) {
+			continue
+		}
+		unlock, err := b.lock(ctx, card)
+		if err != nil {
+			return
+		}
+		b.settleIdle(ctx, card)
+		unlock()
+	}
+}
+
+// mend does so now and then, until ctx ends.
+func (b *Board) mend(ctx context.Context) {
+	tick := time.NewTicker(mendEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			b.resetIdle(ctx)
+		}
+	}
+}
+
 // choosePartition notes which NVSwitch partition a VM's cards need.
 func (b *Board) choosePartition(ctx context.Context, id string, h *hold, cards []string) error {
 	list, err := b.cfg.Fabric.Partitions(ctx)

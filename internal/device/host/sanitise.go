@@ -209,6 +209,11 @@ func (b *Board) checkByDriver(ctx context.Context, a pci.Address, v *verdict) er
 			return err
 		}
 	}
+	if !c.Persistence { // as it is while the host has it, without a start of the driver for each program
+		if err := b.cfg.Driver.SetPersistence(ctx, card, true); err != nil && !errors.Is(err, ErrRefused) {
+			v.add("its persistence could not be put back: " + err.Error())
+		}
+	}
 	switch {
 	case c.Remap.Pending:
 		v.add("a row of its memory still waits to be replaced")

@@ -51,17 +51,19 @@ func (b *Board) stateOf(ctx context.Context, s *scan, v *view, holds map[string]
 			set(nodewire.GPUQuarantined, why)
 		}
 	case g.Mode == "whole":
-		if why := b.notForVM(v); why != "" {
-			g.Reason = "not for virtual machines: " + why
+		if why := b.notForVM(s, v); why != "" {
+			g.Reason, g.NotForVM = "not for virtual machines: "+why, true
 		}
 	}
 }
 
 // notForVM says why no VM can have a card whole; empty: one can.
-func (b *Board) notForVM(v *view) string {
+func (b *Board) notForVM(s *scan, v *view) string {
 	switch {
 	case !v.card.Whole.OK:
 		return v.card.Whole.Reason
+	case len(s.inv.Switches) > 0 && v.card.Function.ID.Vendor == pci.VendorNVIDIA && v.rec.DriverUUID == "":
+		return "this host has NVSwitches, and the vendor's driver has not told whether it hangs on them"
 	case v.rec.NVSwitch && b.cfg.Fabric == nil:
 		return "it hangs on NVSwitches, and there is no Fabric Manager in shared mode to part it from the others"
 	}

@@ -93,7 +93,7 @@ func (b *Board) unbind(ctx context.Context, a pci.Address, driver string) error 
 	if driver == "" {
 		return nil
 	}
-	err := b.write(ctx, pci.DriverFile(driver, "unbind"), a.String())
+	err := b.writeAlone(ctx, driver, pci.DriverFile(driver, "unbind"), a.String())
 	f, readErr := pci.ReadFunction(b.cfg.Sys, a)
 	switch {
 	case readErr != nil:
@@ -104,6 +104,17 @@ func (b *Board) unbind(ctx context.Context, a pci.Address, driver string) error 
 		return fmt.Errorf("take %s from %s: %w", a, driver, err)
 	}
 	return fmt.Errorf("take %s from %s: the kernel said that it was done, and shows %s", a, driver, driverName(f.Driver))
+}
+
+// writeAlone writes while nobody of ours asks the vendor's driver anything, which
+// would open the card again.
+func (b *Board) writeAlone(ctx context.Context, driver, name, data string) error {
+	if g, gated := b.cfg.Driver.(gate); gated && driver == b.cfg.DriverName {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		b.letGo(pci.Function{Driver: driver})
+	}
+	return b.write(ctx, name, data)
 }
 
 // restore gives a function back to the driver that it had, or to none, and looks

@@ -32,6 +32,7 @@ func (b *Board) Watch(ctx context.Context) {
 				})
 			})
 		})
+		wg.Go(func() { b.mend(ctx) })
 	}
 	wg.Wait()
 }

@@ -128,8 +128,8 @@ func (d *Driver) on(card string) (dev nvml.Device, done func(), err error) {
 // doesn't would end the process.
 func (d *Driver) has(symbol string) bool { return d.lib.Extensions().LookupSymbol(symbol) == nil }
 
-// Cards lists the cards. One that can't be told fails the reading, since a shorter
-// list would look as if it had gone; but one that is lost has, and the others stay.
+// Cards lists the cards. One that can't be told of is left out with an error, since
+// a shorter list alone would look as if it had gone; the others stay.
 func (d *Driver) Cards(context.Context) ([]host.DriverCard, error) {
 	done, err := d.use()
 	if err != nil {
@@ -137,49 +137,45 @@ func (d *Driver) Cards(context.Context) ([]host.DriverCard, error) {
 	}
 	defer done()
 	devices, err := d.devices()
-	if err != nil {
-		return nil, err
-	}
 	var out []host.DriverCard
 	for _, dev := range devices {
-		c, err := d.card(dev)
-		if errors.Is(err, host.ErrNoCard) {
-			continue
+		c, cardErr := d.card(dev)
+		switch {
+		case cardErr == nil:
+			out = append(out, c)
+		case !errors.Is(cardErr, host.ErrNoCard):
+			err = errors.Join(err, fmt.Errorf("read a card: %w", cardErr))
 		}
-		if err != nil {
-			return nil, fmt.Errorf("read a card: %w", err)
-		}
-		out = append(out, c)
 	}
 	joinSwitched(out)
-	return out, nil
+	return out, err
 }
 
+// devices are the cards that can be opened. An error tells of one that can't.
 func (d *Driver) devices() ([]nvml.Device, error) {
 	n, r := d.lib.DeviceGetCount()
 	if err := failed(r); err != nil {
 		return nil, fmt.Errorf("count cards: %w", err)
 	}
 	var out []nvml.Device
+	var all []error
 	for i := range n {
 		dev, r := d.lib.DeviceGetHandleByIndex(i)
 		if r == nvml.ERROR_GPU_IS_LOST || r == nvml.ERROR_NO_PERMISSION {
 			continue // fallen off the bus, or another container's: sysfs tells which
 		}
 		if err := failed(r); err != nil {
-			return nil, fmt.Errorf("open card %d: %w", i, err)
+			all = append(all, fmt.Errorf("open card %d: %w", i, err))
+			continue
 		}
 		out = append(out, dev)
 	}
-	return out, nil
+	return out, errors.Join(all...)
 }
 
 // find opens the card at an address.
 func (d *Driver) find(card string) (nvml.Device, error) {
-	devices, err := d.devices()
-	if err != nil {
-		return nil, err
-	}
+	devices, opened := d.devices()
 	for _, dev := range devices {
 		info, r := dev.GetPciInfo()
 		if err := failed(r); err != nil {
@@ -188,6 +184,9 @@ func (d *Driver) find(card string) (nvml.Device, error) {
 		if address, err := addressOf(info); err == nil && address == card {
 			return dev, nil
 		}
+	}
+	if opened != nil {
+		return nil, fmt.Errorf("find card %s: %w", card, opened)
 	}
 	return nil, fmt.Errorf("find card %s: %w", card, host.ErrNoCard)
 }

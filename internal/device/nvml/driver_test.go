@@ -145,8 +145,8 @@ func TestACardAsTheLibraryTellsIt(t *testing.T) {
 		t.Error(diff, got[1].PCIAddress)
 	}
 	b.lost = nvml.ERROR_UNKNOWN
-	if list, err := b.d.Cards(t.Context()); err == nil || list != nil {
-		t.Errorf("who uses a card can't be told, and the reading is %v, %v", list, err)
+	if list, err := b.d.Cards(t.Context()); err == nil || len(list) != 1 || list[0].PCIAddress != "0001:c8:00.0" {
+		t.Errorf("who uses one card can't be told, and the reading is %v, %v", list, err)
 	}
 	b.lost = nvml.ERROR_GPU_IS_LOST
 	if list, err := b.d.Cards(t.Context()); err != nil || len(list) != 1 || list[0].PCIAddress != "0001:c8:00.0" {
@@ -355,5 +355,34 @@ func TestThisHostsDriver(t *testing.T) {
 	t.Logf("%+v, %v", cards, err)
 	if err := d.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A card that can't even be opened hides none of the others, from no question.
+func TestACardThatCanNotBeOpenedHidesNoOther(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "00000000:3B:00.0", "00000001:C8:00.0")
+	open := b.DeviceGetHandleByIndexFunc
+	b.DeviceGetHandleByIndexFunc = func(i int) (nvml.Device, nvml.Return) {
+		if i == 0 {
+			return nil, nvml.ERROR_TIMEOUT
+		}
+		return open(i)
+	}
+	d := b.Devices[1].(*server.Device)
+	d.GetUtilizationRatesFunc = func() (nvml.Utilization, nvml.Return) { return nvml.Utilization{Gpu: 7}, nvml.SUCCESS }
+	d.GetPowerUsageFunc = func() (uint32, nvml.Return) { return 0, nvml.SUCCESS }
+	d.GetTemperatureFunc = func(nvml.TemperatureSensors) (uint32, nvml.Return) { return 0, nvml.SUCCESS }
+	if list, err := b.d.Cards(t.Context()); err == nil || len(list) != 1 || list[0].PCIAddress != "0001:c8:00.0" {
+		t.Errorf("cards: %v, %v", list, err)
+	}
+	if _, err := b.d.Instances(t.Context(), "0001:c8:00.0"); err != nil {
+		t.Error(err)
+	}
+	if _, err := b.d.Instances(t.Context(), first); err == nil || errors.Is(err, host.ErrNoCard) {
+		t.Errorf("a card that can't be told of is said not to be there: %v", err)
+	}
+	if list, err := b.d.Samples(t.Context()); err != nil || len(list) != 1 || list[0].Percent != 7 {
+		t.Errorf("samples: %v, %v", list, err)
 	}
 }

@@ -79,7 +79,7 @@ func (d *Driver) register() (nvml.EventSet, error) {
 		return nil, fmt.Errorf("make an event set: %w", err)
 	}
 	devices, err := d.devices()
-	if err != nil {
+	if err != nil && len(devices) == 0 {
 		return nil, err
 	}
 	for _, dev := range devices {
@@ -123,7 +123,7 @@ func (d *Driver) Samples(context.Context) ([]host.DriverSample, error) {
 	}
 	defer done()
 	devices, err := d.devices()
-	if err != nil {
+	if err != nil && len(devices) == 0 {
 		return nil, err
 	}
 	var out []host.DriverSample
