@@ -63,7 +63,7 @@ type GPU struct {
 	Geometry   string      `json:"geometry"`
 	Mode       string      `json:"mode" enum:"whole,mig,shared,vgpu"`
 	State      string      `json:"state" enum:"ready,cleaning,needs_reset,quarantined,unhealthy,missing,unknown"`
-	Reason     string      `json:"reason,omitempty" doc:"Why it is not ready"`
+	Reason     string      `json:"reason,omitempty" doc:"Why it is not ready, or not for every kind of instance"`
 	MemoryMiB  int64       `json:"memory_mib"`
 	NUMANode   int         `json:"numa_node" doc:"-1 when unknown"`
 	NVLink     []string    `json:"nvlink" doc:"PCI addresses of the cards joined to it"`
@@ -78,6 +78,7 @@ type GPU struct {
 	Modes      []string     `json:"modes" doc:"That it can be in on its node; none: the node doesn't say"`
 	Companions []string     `json:"companions" doc:"Functions that go to a VM with it"`
 	Bundle     []string     `json:"bundle" doc:"Cards that a VM can only get together with it"`
+	NotForVM   bool         `json:"not_for_vm" doc:"No VM can have it whole; the reason says why"`
 	Profiles   []GPUProfile `json:"profiles" doc:"That MIG can cut it into, whatever mode it is in"`
 	VGPUTypes  []VGPUType   `json:"vgpu_types" doc:"That its host driver offers"`
 	Slices     []GPUSlice   `json:"slices" doc:"That exist on it now"`

@@ -98,12 +98,12 @@ CREATE FUNCTION public.current_org() RETURNS uuid
     LANGUAGE sql STABLE PARALLEL SAFE
     AS $$ SELECT NULLIF(current_setting('tenon.org', true), '')::uuid $$;
 
-CREATE FUNCTION public.fleet_cards() RETURNS TABLE(gpu_id uuid, settled boolean, layout jsonb, missing jsonb, bundled boolean, others boolean)
+CREATE FUNCTION public.fleet_cards() RETURNS TABLE(gpu_id uuid, settled boolean, layout jsonb, missing jsonb, bundled boolean, others boolean, not_for_vm boolean)
     LANGUAGE sql STABLE SECURITY DEFINER
     SET search_path TO 'public'
     AS $$
     SELECT g.id, g.settled, g.desired_layout, g.missing, g.bundle <> '{}',
-        g.mode = 'shared' AND EXISTS (SELECT FROM gpu_claim k WHERE k.gpu_id = g.id AND k.org_id IS DISTINCT FROM current_org())
+        g.mode = 'shared' AND EXISTS (SELECT FROM gpu_claim k WHERE k.gpu_id = g.id AND k.org_id IS DISTINCT FROM current_org()), g.not_for_vm
     FROM gpu g
 $$;
 
@@ -497,6 +497,7 @@ CREATE TABLE public.gpu (
     wished_by uuid,
     recover bigint DEFAULT 0 NOT NULL,
     settled boolean GENERATED ALWAYS AS (((wish_reason = ''::text) AND (said_generation >= wish_generation) AND ((desired_mode IS NULL) OR ((desired_mode = mode) AND ((desired_geometry = geometry) OR ((desired_vgpu_type <> ''::text) AND (geometry ~ '^vgpu[0-9]+$'::text))))))) STORED NOT NULL,
+    not_for_vm boolean DEFAULT false NOT NULL,
     CONSTRAINT gpu_desired_layout_check CHECK ((jsonb_typeof(desired_layout) = 'array'::text)),
     CONSTRAINT gpu_device_check CHECK ((device ~ '^([0-9a-f]{4})?$'::text)),
     CONSTRAINT gpu_memory_mib_check CHECK ((memory_mib > 0)),
@@ -631,6 +632,8 @@ CREATE TABLE public.instance (
     idle_since timestamp with time zone,
     idle_warned_at timestamp with time zone,
     loss_generation bigint DEFAULT 0 NOT NULL,
+    on_node_reboot text DEFAULT 'fail'::text NOT NULL,
+    reboots smallint DEFAULT 0 NOT NULL,
     CONSTRAINT instance_check CHECK (((image_org_id = org_id) OR (image_org_id = '00000000-0000-7000-8000-000000000000'::uuid))),
     CONSTRAINT instance_check2 CHECK (((deleted_at IS NOT NULL) = (state = 'deleted'::text))),
     CONSTRAINT instance_check3 CHECK ((metered_seq <= event_seq)),
@@ -641,9 +644,11 @@ CREATE TABLE public.instance (
     CONSTRAINT instance_name_check CHECK ((name ~ '^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$'::text)),
     CONSTRAINT instance_node CHECK (((node_id IS NOT NULL) = ((state = ANY (ARRAY['starting'::text, 'running'::text, 'stopping'::text, 'deleting'::text])) OR held))),
     CONSTRAINT instance_on_node_loss_check CHECK ((on_node_loss = ANY (ARRAY['wait'::text, 'restart'::text]))),
+    CONSTRAINT instance_on_node_reboot_check CHECK ((on_node_reboot = ANY (ARRAY['restart'::text, 'fail'::text]))),
     CONSTRAINT instance_on_stop CHECK (((on_stop = 'release'::text) OR (kind = 'vm'::text))),
     CONSTRAINT instance_on_stop_check CHECK ((on_stop = ANY (ARRAY['release'::text, 'hold'::text]))),
     CONSTRAINT instance_progress_check CHECK (((progress >= 0) AND (progress <= 100))),
+    CONSTRAINT instance_reboots_check CHECK ((reboots >= 0)),
     CONSTRAINT instance_state_check CHECK ((state = ANY (ARRAY['queued'::text, 'starting'::text, 'running'::text, 'stopping'::text, 'stopped'::text, 'failed'::text, 'deleting'::text, 'deleted'::text])))
 );
 
@@ -965,9 +970,6 @@ ALTER TABLE ONLY public.gpu
 ALTER TABLE ONLY public.gpu
     ADD CONSTRAINT gpu_pkey PRIMARY KEY (id);
 
-ALTER TABLE ONLY public.gpu
-    ADD CONSTRAINT gpu_uuid_key UNIQUE (uuid);
-
 ALTER TABLE ONLY public.idempotency
     ADD CONSTRAINT idempotency_pkey PRIMARY KEY (org_id, actor_id, key);
 
@@ -1117,6 +1119,8 @@ CREATE INDEX gpu_incident_gpu ON public.gpu_incident USING btree (gpu_id, at, id
 CREATE INDEX gpu_incident_untold ON public.gpu_incident USING btree (node_id, id) WHERE (NOT told);
 
 CREATE INDEX gpu_node ON public.gpu USING btree (node_id);
+
+CREATE INDEX gpu_uuid ON public.gpu USING btree (uuid);
 
 CREATE INDEX gpu_wished ON public.gpu USING btree (node_id) WHERE ((desired_mode IS NOT NULL) OR (recover > 0));
 
@@ -1787,6 +1791,8 @@ GRANT UPDATE(wished_by) ON TABLE public.gpu TO tenon_api;
 
 GRANT UPDATE(recover) ON TABLE public.gpu TO tenon_api;
 
+GRANT UPDATE(not_for_vm) ON TABLE public.gpu TO tenon_node;
+
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.gpu_claim TO tenon_system;
 GRANT SELECT ON TABLE public.gpu_claim TO tenon_api;
 GRANT SELECT ON TABLE public.gpu_claim TO tenon_node;
@@ -1893,6 +1899,10 @@ GRANT UPDATE(on_node_loss) ON TABLE public.instance TO tenon_api;
 GRANT UPDATE(idle_since) ON TABLE public.instance TO tenon_api;
 
 GRANT UPDATE(idle_warned_at) ON TABLE public.instance TO tenon_api;
+
+GRANT UPDATE(on_node_reboot) ON TABLE public.instance TO tenon_api;
+
+GRANT UPDATE(reboots) ON TABLE public.instance TO tenon_api;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.instance_move TO tenon_system;
 

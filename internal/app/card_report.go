@@ -30,7 +30,7 @@ func cardOf(at cloud.PCIAddress, g nodewire.GPU) cloud.GPU {
 	out := cloud.GPU{
 		UUID: g.UUID, PCIAddress: at.String(), Index: g.Index, Model: g.Model, Geometry: g.Geometry, Mode: cloud.GPUMode(g.Mode),
 		State: cloud.GPUState(g.State), Reason: cut(g.Reason, messageBytes), MemoryMiB: g.MemoryMiB, NUMANode: g.NUMANode, NVLink: pciAddresses(g.NVLink),
-		Simulated: g.Simulated, Vendor: pciIDs(g.Vendor), Device: pciIDs(g.Device), Driver: cut(g.Driver, 60), Bundle: pciAddresses(g.Bundle),
+		Simulated: g.Simulated, Vendor: pciIDs(g.Vendor), Device: pciIDs(g.Device), Driver: cut(g.Driver, 60), Bundle: pciAddresses(g.Bundle), NotForVM: g.NotForVM,
 		WishReason: cut(g.Wish, messageBytes), Recovered: max(0, g.Recovered),
 	}
 	for _, m := range []cloud.GPUMode{cloud.ModeWhole, cloud.ModeMIG, cloud.ModeShared, cloud.ModeVGPU} {

@@ -19,7 +19,7 @@ func snapshot(nodes []postgres.FleetNode, pool string) placement.Snapshot {
 		for _, g := range n.GPUs {
 			v.GPUs = append(v.GPUs, placement.GPU{ID: g.ID, PCIAddress: g.PCIAddress, Model: g.Model, Geometry: g.Geometry,
 				Mode: g.Mode, State: g.State, Used: used(g), NUMANode: g.NUMANode, NVLink: g.NVLink,
-				Changing: g.Changing, Fixed: g.Layout, Bundled: g.Bundled, Org: otherOrg(g)})
+				Changing: g.Changing, Fixed: g.Layout, Bundled: g.Bundled, NotForVM: g.NotForVM, Org: otherOrg(g)})
 		}
 		out.Nodes = append(out.Nodes, v)
 	}

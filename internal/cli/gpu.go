@@ -68,6 +68,9 @@ func fillGPU(t *table, g *api.GPU) {
 	if len(g.Bundle) > 0 {
 		t.row("bundle", "a VM gets it only together with "+strings.Join(g.Bundle, ", "))
 	}
+	if g.NotForVM {
+		t.row("VMs", "none can have it")
+	}
 }
 
 func modeText(g api.GPU) string {

@@ -55,6 +55,7 @@ type GPU struct {
 	Modes      []GPUMode    // that it can be in on its node; empty: the node doesn't say
 	Companions []string     // functions that go to a VM with it
 	Bundle     []string     // cards that a VM can only get together with it
+	NotForVM   bool         `db:"not_for_vm"` // no VM can have it whole; Reason says why
 	VGPUTypes  []VGPUType   `db:"vgpu_types"`
 	Slices     []Slice      // that exist on it, ours and foreign
 	Missing    []SlicePlace // of its layout, what the driver doesn't show

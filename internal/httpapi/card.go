@@ -100,6 +100,7 @@ func cardFill(out *api.GPU, g cloud.GPU) {
 	out.Vendor, out.Device, out.Driver = g.Vendor, g.Device, g.Driver
 	out.Modes = each(g.Modes, func(m cloud.GPUMode) string { return string(m) })
 	out.Companions, out.Bundle = append([]string{}, g.Companions...), append([]string{}, g.Bundle...)
+	out.NotForVM = g.NotForVM
 	out.VGPUTypes = each(g.VGPUTypes, func(t cloud.VGPUType) api.VGPUType { return api.VGPUType(t) })
 	out.Slices = each(g.Slices, func(s cloud.Slice) api.GPUSlice {
 		return api.GPUSlice{GPUPlace: place(cloud.SlicePlace{Profile: s.Profile, SlotStart: s.SlotStart, SlotEnd: s.SlotEnd}), UUID: s.UUID, Foreign: s.Foreign, MemoryMiB: s.MemoryMiB}

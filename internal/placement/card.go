@@ -68,13 +68,13 @@ func (c *card) unready() Code {
 // bundled reports whether a card goes to the want only together with others: what
 // shares its isolation group with another card goes to a VM with that or not.
 func (w *want) bundled(c *card) bool {
-	return c.src.Bundled && w.kind == cloud.KindVM && w.shape.GPUMode == cloud.ModeWhole
+	return (c.src.Bundled || c.src.NotForVM) && w.kind == cloud.KindVM && w.shape.GPUMode == cloud.ModeWhole
 }
 
 // alone reports whether a card can be given to the want, by itself or because the
 // want is for as many as go with it.
 func (w *want) alone(c *card) bool {
-	return !w.bundled(c) || len(c.src.Bundle) > 0 && len(c.src.Bundle)+1 == w.shape.GPUCount
+	return !w.bundled(c) || !c.src.NotForVM && len(c.src.Bundle) > 0 && len(c.src.Bundle)+1 == w.shape.GPUCount
 }
 
 // bundle picks the cards of one bundle that is just what a VM asks for.

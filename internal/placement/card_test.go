@@ -117,6 +117,22 @@ func TestSharesAndVirtualGPUsGoToTheirKinds(t *testing.T) {
 	if r.Kind = cloud.KindContainer; one(t, []Node{newNode(1, bundled)}, r).Refusal != nil {
 		t.Error("a container needs no bundle")
 	}
+	// What its node can't isolate is no VM's, alone or with others; a container needs
+	// no isolation group.
+	for _, bundle := range [][]string{nil, {address(1)}} {
+		mixed := h100(cloud.ModeWhole)
+		mixed.NotForVM, mixed.Bundle, mixed.Bundled = true, bundle, bundle != nil
+		nodes := []Node{newNode(1, mixed, mixed)}
+		for count := 1; count <= 2; count++ {
+			r := whole(1, count)
+			if one(t, nodes, r).Refusal != nil {
+				t.Errorf("a container can't have %d", count)
+			}
+			if r.Kind = cloud.KindVM; !one(t, nodes, r).Refusal.has(GPUNotForVM) {
+				t.Errorf("a VM got %d: %+v", count, one(t, nodes, r))
+			}
+		}
+	}
 }
 
 func TestSharesOfACardAreOneOrganisations(t *testing.T) {

@@ -105,6 +105,7 @@ const (
 	GPUProfile      Code = "gpu_profile"
 	GPULayout       Code = "gpu_layout"
 	GPUBundle       Code = "gpu_bundle"
+	GPUNotForVM     Code = "gpu_not_for_vm"
 	GPUNotReady     Code = "gpu_not_ready"
 	GPUCleaning     Code = "gpu_cleaning"
 	GPUNeedsReset   Code = "gpu_needs_reset"
@@ -142,6 +143,7 @@ var codes = []struct {
 	{GPUProfile, "GPU", "has no such profile"},
 	{GPULayout, "GPU", "laid out without such a slice"},
 	{GPUBundle, "GPU", "a virtual machine can only get it together with others"},
+	{GPUNotForVM, "GPU", "not for virtual machines, since its node can't isolate it"},
 	{GPUNotReady, "GPU", "not ready"},
 	{GPUCleaning, "GPU", "being cleaned"},
 	{GPUNeedsReset, "GPU", "waits for a reset"},

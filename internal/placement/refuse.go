@@ -99,6 +99,8 @@ func (c *card) explain(w *want) (Code, int) {
 		return GPUModel, 0
 	case c.make != w.make:
 		return GPUMode, 0
+	case w.bundled(c) && c.src.NotForVM:
+		return GPUNotForVM, 0
 	case !w.alone(c):
 		return GPUBundle, 0
 	case !c.ready:

@@ -40,6 +40,7 @@ type GPU struct {
 	Fixed      []cloud.SlicePlace // the only places of its slices; nil: wherever they fit
 	Bundled    bool               // a VM can only get it together with others
 	Bundle     []string           // those, by PCI address, where they are known
+	NotForVM   bool               // no VM can have it whole
 	Org        cloud.OrgID        // whose shares are on it; zero: nobody's
 }
 
@@ -59,7 +60,7 @@ func FromNode(n cloud.Node) Node {
 		out.GPUs[i] = GPU{
 			ID: g.ID, PCIAddress: g.PCIAddress, Model: g.Model, Geometry: g.Geometry, Mode: g.Mode, State: g.State,
 			Used: gpu.UsedBy(g.Claims), NUMANode: g.NUMANode, NVLink: g.NVLink,
-			Changing: g.Changing, Fixed: g.Fixed(), Bundled: len(g.Bundle) > 0, Bundle: g.Bundle,
+			Changing: g.Changing, Fixed: g.Fixed(), Bundled: len(g.Bundle) > 0, Bundle: g.Bundle, NotForVM: g.NotForVM,
 		}
 		if g.Mode == cloud.ModeShared && len(g.Claims) > 0 {
 			out.GPUs[i].Org = g.Claims[0].OrgID

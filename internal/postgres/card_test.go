@@ -209,3 +209,64 @@ func TestAVGPUTypeIsSettledByItsMode(t *testing.T) {
 		}
 	}
 }
+
+// A card is its UUID and its place together. What was put into another slot, or
+// another node, is there, and its old place is missing; neither keeps a node from
+// reporting. An index is for display.
+func TestACardMayComeFromAnotherPlace(t *testing.T) {
+	t.Parallel()
+	w := looptest.New(t)
+	n, other := w.Node(t, 8, 8192, "h100-80gb", cloud.ModeWhole, 2), w.Node(t, 8, 8192, "h100-80gb", cloud.ModeWhole, 1)
+	uuid := []string{"GPU-" + n.Cards[0].UUID().String(), "GPU-" + n.Cards[1].UUID().String()}
+	id := w.MustCreate(t, looptest.Whole(1))
+	w.Exec(t, `INSERT INTO gpu_claim (id, gpu_id, org_id, project_id, instance_id, epoch, mode, geometry, profile, slots)
+		VALUES (gen_random_uuid(), $1, $2, $3, $4, 1, 'whole', 'mig8', 'whole', '[0,8)')`, n.Cards[0], w.Org, w.Project, id)
+	at := func(address, uuid string, index int) cloud.GPU {
+		return cloud.GPU{UUID: uuid, PCIAddress: address, Index: index, Model: "h100-80gb", Geometry: "mig8", Mode: cloud.ModeWhole, State: cloud.GPUReady, MemoryMiB: 81559}
+	}
+	say := func(node looptest.Node, list ...cloud.GPU) {
+		t.Helper()
+		err := w.DB.InNode(t.Context(), node.ID, func(tx *postgres.Tx) error {
+			_, err := postgres.GPUsReported(t.Context(), tx, node.ID, 1, list, true)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	look := func(uuid string) (g cloud.GPU, err error) {
+		err = w.DB.InSystem(t.Context(), func(tx *postgres.Tx) error {
+			g, err = postgres.GPUGet(t.Context(), tx, postgres.RefOf(cloud.GPUID{}, uuid))
+			return err
+		})
+		return g, err
+	}
+	find := func(uuid string) cloud.GPU {
+		t.Helper()
+		g, err := look(uuid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	say(n, at("0000:01:00.0", uuid[0], 1), at("0000:02:00.0", uuid[1], 0)) // another order of the driver's
+	if a, b := find(uuid[0]), find(uuid[1]); a.ID != n.Cards[0] || len(a.Claims) != 1 || b.ID != n.Cards[1] || len(b.Claims) != 0 {
+		t.Errorf("an index made other cards: %+v %+v", a, b)
+	}
+	say(n, at("0000:01:00.0", uuid[1], 0), at("0000:02:00.0", uuid[0], 1)) // swapped
+	if a, b := find(uuid[0]), find(uuid[1]); a.PCIAddress != "0000:02:00.0" || b.PCIAddress != "0000:01:00.0" || len(b.Claims) != 1 {
+		t.Errorf("swapped: %+v %+v", a, b)
+	}
+	say(n, at("0000:01:00.0", uuid[1], 0)) // one is put into another node
+	say(other, at("0000:01:00.0", uuid[0], 0))
+	if g := find(uuid[0]); g.NodeID != other.ID {
+		t.Errorf("it is %+v", g)
+	}
+	if got := looptest.One[string](t, w, `SELECT string_agg(state, ' ' ORDER BY node_id = $1 DESC, pci_address) FROM gpu`, n.ID); got != "ready missing ready" {
+		t.Errorf("the places are %s", got)
+	}
+	say(n, at("0000:01:00.0", uuid[1], 0), at("0000:02:00.0", uuid[0], 1)) // and says the old one, too
+	if _, err := look(uuid[0]); err == nil {
+		t.Error("of two that say that they are it, one is taken for it")
+	}
+}

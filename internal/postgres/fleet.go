@@ -24,6 +24,7 @@ type FleetGPU struct {
 	Changing   bool               // it is not yet what an operator wishes
 	Layout     []cloud.SlicePlace // fixed places, but for those that are missing; nil: anywhere
 	Bundled    bool               // a VM can only get it together with others
+	NotForVM   bool               // no VM can have it whole
 	Others     bool               // shares of it are another organisation's
 }
 
@@ -53,7 +54,7 @@ func FleetFree(ctx context.Context, q Querier) ([]FleetNode, error) {
 			vcpu_total, memory_total_mib, free_vcpu, free_memory_mib,
 			gpu_id, COALESCE(pci_address, ''), COALESCE(model, ''), COALESCE(geometry, ''), COALESCE(mode, ''), COALESCE(gpu_state, ''),
 			COALESCE(numa_node, -1), COALESCE(nvlink, '{}'), taken, cardinality(media) > 0, kinds,
-			NOT COALESCE(c.settled, true), COALESCE(c.layout, '[]'), COALESCE(c.missing, '[]'), COALESCE(c.bundled, false), COALESCE(c.others, false)
+			NOT COALESCE(c.settled, true), COALESCE(c.layout, '[]'), COALESCE(c.missing, '[]'), COALESCE(c.bundled, false), COALESCE(c.others, false), COALESCE(c.not_for_vm, false)
 		FROM fleet_free() JOIN fleet_kinds() USING (node_id) LEFT JOIN fleet_cards() c USING (gpu_id)
 		ORDER BY node_id, gpu_id`)
 	var out []FleetNode
@@ -64,7 +65,7 @@ func FleetFree(ctx context.Context, q Querier) ([]FleetNode, error) {
 	_, err := pgx.ForEachRow(rows, []any{&n.ID, &n.Name, &n.PoolID, &n.PoolName, &n.PoolSimulated, &n.State, &n.Drained, &n.Simulated,
 		&n.VCPU, &n.MemoryMiB, &n.FreeVCPU, &n.FreeMemoryMiB,
 		&g.ID, &g.PCIAddress, &g.Model, &g.Geometry, &g.Mode, &g.State, &g.NUMANode, &g.NVLink, &taken, &g.Media, &n.Kinds,
-		&g.Changing, &layout, &missing, &g.Bundled, &g.Others}, func() error {
+		&g.Changing, &layout, &missing, &g.Bundled, &g.Others, &g.NotForVM}, func() error {
 		if len(out) == 0 || out[len(out)-1].ID != n.ID {
 			out = append(out, n)
 		}

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -21,7 +22,7 @@ const (
 const gpuSelect = `
 	SELECT g.id, g.node_id, n.name AS node_name, g.uuid, g.pci_address, g.index, g.model, g.geometry, g.mode, ` + gpuState + ` AS state,
 		` + gpuReason + ` AS reason, g.memory_mib, g.numa_node, g.nvlink, g.simulated,
-		g.vendor, g.device, g.driver, g.modes, g.companions, g.bundle, g.vgpu_types, g.slices, g.missing, NOT g.settled AS changing, g.wish_reason, g.wished_at, g.recover, g.recovered,
+		g.vendor, g.device, g.driver, g.modes, g.companions, g.bundle, g.not_for_vm, g.vgpu_types, g.slices, g.missing, NOT g.settled AS changing, g.wish_reason, g.wished_at, g.recover, g.recovered,
 		COALESCE(g.desired_mode, '') AS desired_mode, g.desired_geometry, g.desired_layout, g.desired_shares, g.desired_vgpu_type, ` + nodeWell + ` AS node_well, n.drained AS node_drained
 	FROM gpu g JOIN node n ON n.id = g.node_id AND n.forgotten_at IS NULL`
 
@@ -60,14 +61,24 @@ func GPUList(ctx context.Context, q Querier, f GPUFilter, after cloud.GPUID, lim
 	return out, claimsFill(ctx, q, out)
 }
 
-// GPUGet finds a card by its id or by the driver's UUID, with claims.
+// GPUGet finds a card by its id or by the driver's UUID, with claims. Of several
+// places that a UUID was seen at, it is at the one where it isn't missing.
 func GPUGet(ctx context.Context, q Querier, ref Ref) (cloud.GPU, error) {
 	rows, _ := q.Query(ctx, gpuSelect+` WHERE g.id = $1 OR g.uuid = $2`, ref.ID, ref.Name)
-	out, err := pgx.CollectExactlyOneRow(rows, gpuScan)
+	list, err := pgx.CollectRows(rows, gpuScan)
 	if err != nil {
-		return out, wrap("get GPU", err)
+		return cloud.GPU{}, wrap("get GPU", err)
 	}
-	list := []cloud.GPU{out}
+	if len(list) > 1 {
+		list = slices.DeleteFunc(list, func(g cloud.GPU) bool { return g.State == cloud.GPUMissing })
+	}
+	switch len(list) {
+	case 0:
+		return cloud.GPU{}, wrap("get GPU", pgx.ErrNoRows)
+	case 1:
+	default:
+		return cloud.GPU{}, cloud.E(cloud.KindConflict, "gpu_ambiguous", "%d GPUs say that they are %s", len(list), list[0].UUID).WithHint("name it by its id")
+	}
 	err = claimsFill(ctx, q, list)
 	return list[0], err
 }

@@ -97,13 +97,13 @@ func QueueRead(ctx context.Context, q Querier, limit int) (QueueSnapshot, error)
 	var cards []cloud.GPU
 	batch.Queue(`
 		SELECT g.id, g.node_id, g.pci_address, g.model, g.geometry, g.mode, g.state, g.numa_node, CASE WHEN $2 THEN g.nvlink ELSE '{}' END,
-			NOT g.settled, COALESCE(g.desired_mode, ''), g.desired_layout, g.missing, g.bundle
+			NOT g.settled, COALESCE(g.desired_mode, ''), g.desired_layout, g.missing, g.bundle, g.not_for_vm
 		FROM gpu g JOIN node n ON n.id = g.node_id JOIN pool p ON p.id = n.pool_id
 		WHERE n.forgotten_at IS NULL AND p.name = ANY($1)
 		ORDER BY g.id`, pools, joined).Query(func(rows pgx.Rows) (err error) {
 		cards, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (g cloud.GPU, err error) {
 			err = row.Scan(&g.ID, &g.NodeID, &g.PCIAddress, &g.Model, &g.Geometry, &g.Mode, &g.State, &g.NUMANode, &g.NVLink,
-				&g.Changing, &g.Wish.Mode, &g.Wish.Layout, &g.Missing, &g.Bundle)
+				&g.Changing, &g.Wish.Mode, &g.Wish.Layout, &g.Missing, &g.Bundle, &g.NotForVM)
 			return g, err
 		})
 		return err

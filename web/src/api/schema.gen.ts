@@ -1271,6 +1271,8 @@ export interface components {
             /** @enum {string} */
             on_node_loss?: "wait" | "restart";
             /** @enum {string} */
+            on_node_reboot?: "restart" | "fail";
+            /** @enum {string} */
             on_stop?: "release" | "hold";
             pool?: string;
             ssh_keys?: string[];
@@ -1454,6 +1456,8 @@ export interface components {
             modes: string[];
             node: string;
             node_id: string;
+            /** @description No VM can have it whole; the reason says why */
+            not_for_vm: boolean;
             /**
              * Format: int64
              * @description -1 when unknown
@@ -1464,7 +1468,7 @@ export interface components {
             pci_address: string;
             /** @description That MIG can cut it into, whatever mode it is in */
             profiles: components["schemas"]["GPUProfile"][];
-            /** @description Why it is not ready */
+            /** @description Why it is not ready, or not for every kind of instance */
             reason?: string;
             simulated: boolean;
             /** @description That exist on it now */
@@ -1737,6 +1741,11 @@ export interface components {
              */
             on_node_loss: "wait" | "restart";
             /**
+             * @description When its node was booted again: restart it there, on the same GPUs, the time down uncharged, or let it fail
+             * @enum {string}
+             */
+            on_node_reboot: "restart" | "fail";
+            /**
              * @description What a stop does with its place: release it, or hold it, charged as if it ran (VMs)
              * @enum {string}
              */
@@ -1820,6 +1829,11 @@ export interface components {
              */
             on_node_loss?: "wait" | "restart";
             /**
+             * @description When absent: restart for VMs and notebooks, fail for containers
+             * @enum {string}
+             */
+            on_node_reboot?: "restart" | "fail";
+            /**
              * @description release when absent; hold is for VMs
              * @enum {string}
              */
@@ -1860,6 +1874,8 @@ export interface components {
             flavor?: string;
             /** @enum {string} */
             on_node_loss?: "wait" | "restart";
+            /** @enum {string} */
+            on_node_reboot?: "restart" | "fail";
             /** @enum {string} */
             on_stop?: "release" | "hold";
         };

@@ -64,6 +64,7 @@ const words: Record<string, Words> = {
     help: 'It starts when that organisation has left the card.',
   },
   gpu_layout: { short: (n) => `${gpus(n)} laid out without such a slice`, aside: true },
+  gpu_not_for_vm: { short: (n) => `${gpus(n)} no VM can have`, aside: true },
   gpu_bundle: { short: (n) => `${gpus(n)} a VM gets only together with others`, aside: true },
   shares_not_for_vm: {
     short: () => 'a virtual machine can’t hold a share of a GPU',

@@ -208,6 +208,7 @@ export function GPUPage() {
                 g.driver !== undefined && ['Driver', g.driver],
                 g.vendor !== undefined && ['PCI ids', `${g.vendor}:${g.device ?? ''}`],
                 g.companions.length > 0 && ['Goes with it', g.companions.join(', ')],
+                g.not_for_vm && ['Virtual machines', sentence(g.reason ?? 'none can have it')],
                 g.bundle.length > 0 && ['Only together with', g.bundle.join(', ')],
                 ['Memory', formatMiB(g.memory_mib)],
                 ['NUMA node', g.numa_node < 0 ? 'Not known' : g.numa_node],
