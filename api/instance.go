@@ -61,6 +61,7 @@ type Instance struct {
 	OnStop             string     `json:"on_stop" enum:"release,hold" doc:"What a stop does with its place: release it, or hold it, charged as if it ran (VMs)"`
 	Held               bool       `json:"held" doc:"Stopped, and keeps its place and its GPUs; charged"`
 	OnNodeLoss         string     `json:"on_node_loss" enum:"wait,restart" doc:"When its node is lost: wait for it, or start elsewhere once the node is fenced"`
+	OnNodeReboot       string     `json:"on_node_reboot" enum:"restart,fail" doc:"When its node was booted again: restart it there, on the same GPUs, the time down uncharged, or let it fail"`
 	SSHKeys            []string   `json:"ssh_keys,omitempty" doc:"Authorised at its first boot (VMs)"`
 	Volumes            []Volume   `json:"volumes,omitempty" doc:"Data that outlives a stop"`
 	IdleSince          *time.Time `json:"idle_since,omitempty" doc:"Notebooks: since when nothing went on"`
@@ -81,36 +82,38 @@ type Instance struct {
 
 // InstanceCreate asks for an instance.
 type InstanceCreate struct {
-	Name       string            `json:"name" minLength:"1" maxLength:"63" pattern:"^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$" patternDescription:"lower-case letters, digits and hyphens, beginning with a letter and not ending with a hyphen" example:"web-1"`
-	Image      string            `json:"image" minLength:"1" maxLength:"255" doc:"Name or id of an image" example:"debian-12"`
-	Flavor     string            `json:"flavor" minLength:"1" maxLength:"255" doc:"Name or id of a flavor"`
-	Kind       string            `json:"kind,omitempty" enum:"container,vm,notebook" doc:"The image's kind when absent"`
-	Pool       string            `json:"pool,omitempty" maxLength:"63" doc:"Where it may run; simulated nodes get work only when their pool is named" example:"default"`
-	Command    []string          `json:"command,omitempty" maxItems:"64" doc:"Replaces the image's entry point and command"`
-	Env        map[string]string `json:"env,omitempty" doc:"Environment; at most 128 variables, 32 KiB in all"`
-	Labels     map[string]string `json:"labels,omitempty" doc:"At most 32"`
-	SSHKeys    []string          `json:"ssh_keys,omitempty" maxItems:"16" doc:"Public keys in OpenSSH's form, authorised at the first boot (VMs)"`
-	UserData   string            `json:"user_data,omitempty" maxLength:"65536" doc:"For cloud-init, as it is (VMs); kept sealed and never shown again"`
-	OnStop     string            `json:"on_stop,omitempty" enum:"release,hold" doc:"release when absent; hold is for VMs"`
-	OnNodeLoss string            `json:"on_node_loss,omitempty" enum:"wait,restart" doc:"wait when absent"`
-	Wait       *bool             `json:"wait,omitempty" doc:"false: refuse with 507 instead of queueing when nothing is free now"`
+	Name         string            `json:"name" minLength:"1" maxLength:"63" pattern:"^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$" patternDescription:"lower-case letters, digits and hyphens, beginning with a letter and not ending with a hyphen" example:"web-1"`
+	Image        string            `json:"image" minLength:"1" maxLength:"255" doc:"Name or id of an image" example:"debian-12"`
+	Flavor       string            `json:"flavor" minLength:"1" maxLength:"255" doc:"Name or id of a flavor"`
+	Kind         string            `json:"kind,omitempty" enum:"container,vm,notebook" doc:"The image's kind when absent"`
+	Pool         string            `json:"pool,omitempty" maxLength:"63" doc:"Where it may run; simulated nodes get work only when their pool is named" example:"default"`
+	Command      []string          `json:"command,omitempty" maxItems:"64" doc:"Replaces the image's entry point and command"`
+	Env          map[string]string `json:"env,omitempty" doc:"Environment; at most 128 variables, 32 KiB in all"`
+	Labels       map[string]string `json:"labels,omitempty" doc:"At most 32"`
+	SSHKeys      []string          `json:"ssh_keys,omitempty" maxItems:"16" doc:"Public keys in OpenSSH's form, authorised at the first boot (VMs)"`
+	UserData     string            `json:"user_data,omitempty" maxLength:"65536" doc:"For cloud-init, as it is (VMs); kept sealed and never shown again"`
+	OnStop       string            `json:"on_stop,omitempty" enum:"release,hold" doc:"release when absent; hold is for VMs"`
+	OnNodeLoss   string            `json:"on_node_loss,omitempty" enum:"wait,restart" doc:"wait when absent"`
+	OnNodeReboot string            `json:"on_node_reboot,omitempty" enum:"restart,fail" doc:"When absent: restart for VMs and notebooks, fail for containers"`
+	Wait         *bool             `json:"wait,omitempty" doc:"false: refuse with 507 instead of queueing when nothing is free now"`
 }
 
 // DryRun asks what a create would do.
 type DryRun struct {
-	Name       string            `json:"name,omitempty" maxLength:"63"`
-	Image      string            `json:"image" minLength:"1" maxLength:"255"`
-	Flavor     string            `json:"flavor" minLength:"1" maxLength:"255"`
-	Kind       string            `json:"kind,omitempty" enum:"container,vm,notebook"`
-	Pool       string            `json:"pool,omitempty" maxLength:"63"`
-	Command    []string          `json:"command,omitempty" maxItems:"64"`
-	Env        map[string]string `json:"env,omitempty"`
-	Labels     map[string]string `json:"labels,omitempty"`
-	SSHKeys    []string          `json:"ssh_keys,omitempty" maxItems:"16"`
-	UserData   string            `json:"user_data,omitempty" maxLength:"65536"`
-	OnStop     string            `json:"on_stop,omitempty" enum:"release,hold"`
-	OnNodeLoss string            `json:"on_node_loss,omitempty" enum:"wait,restart"`
-	Wait       *bool             `json:"wait,omitempty"`
+	Name         string            `json:"name,omitempty" maxLength:"63"`
+	Image        string            `json:"image" minLength:"1" maxLength:"255"`
+	Flavor       string            `json:"flavor" minLength:"1" maxLength:"255"`
+	Kind         string            `json:"kind,omitempty" enum:"container,vm,notebook"`
+	Pool         string            `json:"pool,omitempty" maxLength:"63"`
+	Command      []string          `json:"command,omitempty" maxItems:"64"`
+	Env          map[string]string `json:"env,omitempty"`
+	Labels       map[string]string `json:"labels,omitempty"`
+	SSHKeys      []string          `json:"ssh_keys,omitempty" maxItems:"16"`
+	UserData     string            `json:"user_data,omitempty" maxLength:"65536"`
+	OnStop       string            `json:"on_stop,omitempty" enum:"release,hold"`
+	OnNodeLoss   string            `json:"on_node_loss,omitempty" enum:"wait,restart"`
+	OnNodeReboot string            `json:"on_node_reboot,omitempty" enum:"restart,fail"`
+	Wait         *bool             `json:"wait,omitempty"`
 }
 
 // DryRunResult is what a create would cost and whether it would start now.
@@ -197,9 +200,10 @@ type InstanceRestart struct{}
 
 // InstanceUpdate changes what is given; a flavor only while stopped and not held.
 type InstanceUpdate struct {
-	Flavor     *string `json:"flavor,omitempty" maxLength:"255" doc:"Name or id; its disk may not be smaller"`
-	OnStop     *string `json:"on_stop,omitempty" enum:"release,hold"`
-	OnNodeLoss *string `json:"on_node_loss,omitempty" enum:"wait,restart"`
+	Flavor       *string `json:"flavor,omitempty" maxLength:"255" doc:"Name or id; its disk may not be smaller"`
+	OnStop       *string `json:"on_stop,omitempty" enum:"release,hold"`
+	OnNodeLoss   *string `json:"on_node_loss,omitempty" enum:"wait,restart"`
+	OnNodeReboot *string `json:"on_node_reboot,omitempty" enum:"restart,fail"`
 }
 
 // Opened is the address of a web server inside an instance, on a host of its

@@ -87,6 +87,8 @@ func decideRunning(v view) (action, *ending) {
 			State: nodewire.GuestFailed, Reason: nodewire.ReasonFenced, RanForSeconds: ran(v),
 			Message: fmt.Sprintf("its node had no contact with the control plane for %d s and ended it", v.want.StopAfterSeconds),
 		}
+	case rebooted(v):
+		return actEnd, lostWith(v, nodewire.ReasonRebooted, "its node was booted again while it ran")
 	case v.guest == nil && v.rec.RunGeneration != 0 && v.rec.counts(v.rec.RunGeneration) == v.want.Generation:
 		return actEnd, interrupted(v)
 	case v.guest == nil && v.rec.RunGeneration == 0 && v.want.Expected:
@@ -100,8 +102,6 @@ func decideRunning(v view) (action, *ending) {
 		return actRestart, nil
 	case v.guest.State == hypervisor.Running:
 		return actWatch, nil
-	case v.rec.RunBoot != "" && v.rec.RunBoot != v.boot:
-		return actEnd, interrupted(v)
 	case killedUnwatched(v):
 		return actEnd, interrupted(v)
 	}
@@ -111,10 +111,7 @@ func decideRunning(v view) (action, *ending) {
 // endedUnfenced: it ended with its node's boot or by itself, and not by the
 // watchdog's hand, which kills.
 func endedUnfenced(v view) bool {
-	if v.rec.RunBoot != "" && v.rec.RunBoot != v.boot {
-		return true
-	}
-	return v.guest != nil && v.guest.State == hypervisor.Exited && v.guest.ExitCode != 137
+	return rebooted(v) || v.guest != nil && v.guest.State == hypervisor.Exited && v.guest.ExitCode != 137
 }
 
 // killedUnwatched tells a guest that was killed with its node's services, before
@@ -124,13 +121,20 @@ func killedUnwatched(v view) bool {
 	return g.ExitCode == 137 && !g.OOMKilled && (g.ExitedAt.IsZero() || g.ExitedAt.Before(v.since))
 }
 
-// interrupted is the end of a guest that its node took down. Nothing is charged
-// after the last proof that it ran, however long the node was away.
+// rebooted: it ran in another boot of this host, which no process outlives. What
+// the engine still has of it, if anything, is no run.
+func rebooted(v view) bool {
+	return v.rec.RunBoot != "" && v.rec.RunBoot != v.boot && (v.guest == nil || v.guest.State != hypervisor.Running)
+}
+
 func interrupted(v view) *ending {
-	e := &ending{
-		State: nodewire.GuestFailed, Reason: nodewire.ReasonInterrupted,
-		Message: "the node restarted or lost this instance while it ran",
-	}
+	return lostWith(v, nodewire.ReasonInterrupted, "the node restarted or lost this instance while it ran")
+}
+
+// lostWith is the end of a guest that its node took down. Nothing is charged
+// after the last proof that it ran, however long the node was away.
+func lostWith(v view, reason, message string) *ending {
+	e := &ending{State: nodewire.GuestFailed, Reason: reason, Message: message}
 	if v.guest != nil {
 		e.At = v.guest.ExitedAt
 	}

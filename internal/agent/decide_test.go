@@ -70,8 +70,13 @@ func TestDecide(t *testing.T) {
 		{"running", "started", "exit-oom", "end failed out_of_memory 137"},
 		{"running", "started", "exit-137", "end failed exited 137"},
 		{"running", "started", "killed", "end failed interrupted"}, // with the node, before this agent began
-		{"running", "other-boot", "exit-3", "end failed interrupted"},
-		{"running", "other-boot", "none", "end failed interrupted"},
+		{"running", "other-boot", "exit-3", "end failed node_rebooted"},
+		{"running", "other-boot", "none", "end failed node_rebooted"},
+		{"running", "other-boot", "exit-0", "end failed node_rebooted"},
+		{"running", "other-boot", "prepared", "end failed node_rebooted"}, // what a host without its processes shows
+		{"running", "other-boot", "run-gen4", "restart"},
+		{"stopped", "other-boot", "prepared", "end stopped asked"},
+		{"gone", "other-boot", "none", "end gone asked"},
 		{"running", "after-e1", "none", "clear"},
 		{"running", "after-e1", "run-e1", "clear"},
 		{"running", "fresh", "run-e1", "clear"},

@@ -336,17 +336,61 @@ func TestOrphansAreShownAndLeftAlone(t *testing.T) {
 	})
 }
 
-func TestRebootInterrupts(t *testing.T) {
+// TestARebootEndsRunsAndTheNextEpochStartsAnew: with the same devices, which are
+// given back in between.
+func TestARebootEndsRunsAndTheNextEpochStartsAnew(t *testing.T) {
 	t.Parallel()
 	bubble(t, fake.Options{}, func(t *testing.T, w *world, n *node) {
-		mustAssign(t, n, assignment("e", 1, container("inst_1", 1)))
-		pass(time.Second)
+		inst := withDevice(w, container("inst_1", 1))
+		mustAssign(t, n, assignment("e", 1, inst, container("inst_2", 1)))
+		pass(10 * time.Second)
 		n.end()
-		w.engine.Exit("inst_1", 255) // no process outlives a reboot
+		for _, id := range []string{"inst_1", "inst_2"} {
+			w.engine.Exit(id, 0) // no process outlives a reboot, whatever it says of itself
+		}
 		w.boot = "boot-2"
+		pass(time.Hour) // the host was off
 		n2 := w.start(t, &fuse{})
 		pass(time.Second)
-		expect(t, n2, "inst_1", nodewire.GuestFailed, nodewire.ReasonInterrupted)
+		r := expect(t, n2, "inst_1", nodewire.GuestFailed, nodewire.ReasonRebooted)
+		if away := r.StateForSeconds; away < 3590 {
+			t.Errorf("it ended %v s ago, and the host was off for an hour", away)
+		}
+		if held(t, w) != 0 {
+			t.Error("its device is still held")
+		}
+		inst.Epoch = 2
+		mustAssign(t, n2, assignment("e", 2, inst, container("inst_2", 1)))
+		pass(time.Second)
+		if r := expect(t, n2, "inst_1", nodewire.GuestRunning, ""); r.Epoch != 2 || held(t, w) != 1 {
+			t.Errorf("%+v, %d devices held", r, held(t, w))
+		}
+		expect(t, n2, "inst_2", nodewire.GuestFailed, nodewire.ReasonRebooted) // its epoch has ended once
+		n2.end()
+	})
+}
+
+// TestAnUpgradeOfTheAgentLeavesGuestsRunning: another agent in the same boot takes
+// over what runs, and nothing of it is begun, ended or told anew.
+func TestAnUpgradeOfTheAgentLeavesGuestsRunning(t *testing.T) {
+	t.Parallel()
+	bubble(t, fake.Options{}, func(t *testing.T, w *world, n *node) {
+		inst := withDevice(w, container("inst_1", 1))
+		mustAssign(t, n, assignment("e", 1, inst))
+		pass(10 * time.Second)
+		before := guests(t, w)[0]
+		n.end()
+		pass(30 * time.Second)
+		n2 := w.start(t, &fuse{})
+		pass(time.Second)
+		r := expect(t, n2, "inst_1", nodewire.GuestRunning, "")
+		after := guests(t, w)[0]
+		if !after.StartedAt.Equal(before.StartedAt) || after.Epoch != 1 || held(t, w) != 1 {
+			t.Errorf("before %+v, after %+v, %d devices held", before, after, held(t, w))
+		}
+		if r.RanForSeconds < 39 {
+			t.Errorf("it has run for %v s, and should for 40", r.RanForSeconds)
+		}
 		n2.end()
 	})
 }

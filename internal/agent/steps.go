@@ -71,7 +71,9 @@ func (w *worker) make(ctx context.Context, v view) error {
 		return asFailure(ctx, err, nodewire.ReasonStart, "the instance could not be started")
 	}
 	if g.State == hypervisor.Running {
-		w.showRunning(&g, v.want)
+		if err := w.watch(view{want: v.want, rec: v.rec, guest: &g}); err != nil {
+			return err
+		}
 		w.log.Info("instance runs", "epoch", v.want.Epoch, "prepare_ms", prepared.Sub(began).Milliseconds(),
 			"devices_ms", granted.Sub(prepared).Milliseconds(), "start_ms", time.Since(granted).Milliseconds())
 	}
@@ -89,7 +91,12 @@ func (w *worker) devices(ctx context.Context, want *nodewire.Instance) ([]device
 	}
 	grants, err := w.a.cfg.Board.Prepare(ctx, device.Request{InstanceID: w.id, Epoch: want.Epoch, Kind: want.Kind, Devices: want.Devices})
 	if err != nil {
-		f := asFailure(ctx, err, nodewire.ReasonDevice, "the GPU could not be prepared")
+		message := "the GPU could not be prepared"
+		var gone *device.GoneError
+		if errors.As(err, &gone) {
+			message += ": " + gone.Error()
+		}
+		f := asFailure(ctx, err, nodewire.ReasonDevice, message)
 		var fail *hypervisor.Failure
 		if errors.As(f, &fail) && errors.Is(err, device.ErrImpossible) {
 			fail.Final = true
@@ -132,9 +139,17 @@ func (w *worker) progress(step, message string, percent int) {
 	})
 }
 
-// watch publishes a running guest and records that it was started.
+// watch records that a guest was started and then publishes it: what was told to
+// run is known to have run, also after the next boot.
 func (w *worker) watch(v view) error {
-	w.showRunning(v.guest, v.want)
+	err := w.noteRun(v)
+	if err == nil {
+		w.showRunning(v.guest, v.want)
+	}
+	return err
+}
+
+func (w *worker) noteRun(v view) error {
 	if v.rec.RunGeneration == v.guest.Generation && v.rec.RunBoot == w.a.cfg.Host.BootID {
 		return nil
 	}

@@ -181,6 +181,11 @@ func inputFields(in InstanceInput) (fields []cloud.Field) {
 	default:
 		bad("on_node_loss", "wait or restart", in.OnNodeLoss)
 	}
+	switch in.OnReboot {
+	case "", cloud.RebootRestarts, cloud.RebootFails:
+	default:
+		bad("on_node_reboot", "restart or fail", in.OnReboot)
+	}
 	total := 0
 	for _, word := range in.Command {
 		total += len(word)
@@ -245,7 +250,8 @@ func (w wish) admission(c Call) (postgres.Admission, error) {
 		Command: w.in.Command, Env: w.in.Env, Labels: w.in.Labels,
 		Desired: cloud.DesiredRunning, Generation: 1, State: cloud.StateQueued,
 		CreatedBy: c.Actor.UserID, CreatedAt: w.at, StateAt: w.at,
-		OnStop: cmp.Or(w.in.OnStop, cloud.StopReleases), OnNodeLoss: cmp.Or(w.in.OnNodeLoss, cloud.LossWaits), SSHKeys: keyLines(w.in.SSHKeys),
+		OnStop: cmp.Or(w.in.OnStop, cloud.StopReleases), OnNodeLoss: cmp.Or(w.in.OnNodeLoss, cloud.LossWaits),
+		OnReboot: cmp.Or(w.in.OnReboot, cloud.RebootPolicyOf(w.image.Kind)), SSHKeys: keyLines(w.in.SSHKeys),
 	}
 	if v, keeps := volumeOf(i); keeps {
 		v.CreatedAt = w.at

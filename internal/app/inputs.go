@@ -119,10 +119,11 @@ type InstanceInput struct {
 	Labels  map[string]string
 	NoWait  bool // refuse with NoCapacity instead of queueing
 
-	SSHKeys    []string         // in OpenSSH's form, authorised at the first boot; VMs
-	UserData   string           // for cloud-init; VMs. Kept sealed, never given back
-	OnStop     cloud.StopPolicy // empty: release; hold is for VMs
-	OnNodeLoss cloud.LossPolicy // empty: wait
+	SSHKeys    []string           // in OpenSSH's form, authorised at the first boot; VMs
+	UserData   string             // for cloud-init; VMs. Kept sealed, never given back
+	OnStop     cloud.StopPolicy   // empty: release; hold is for VMs
+	OnNodeLoss cloud.LossPolicy   // empty: wait
+	OnReboot   cloud.RebootPolicy // empty: by its kind
 }
 
 // StopInput says what a stop does with the place.
@@ -140,6 +141,7 @@ type InstanceChange struct {
 	Flavor     *string // only while stopped and not held
 	OnStop     *cloud.StopPolicy
 	OnNodeLoss *cloud.LossPolicy
+	OnReboot   *cloud.RebootPolicy
 }
 
 // InstanceFilter narrows a list; zero fields do not.

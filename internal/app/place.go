@@ -45,7 +45,7 @@ func (m *move) start(ctx context.Context, tx *postgres.Tx, w wanted) error {
 	if err := m.keep(ctx, tx); err != nil {
 		return err
 	}
-	m.Desired, m.HoldsQuota, m.queued = cloud.DesiredRunning, true, &m.now
+	m.Desired, m.HoldsQuota, m.queued, m.Reboots = cloud.DesiredRunning, true, &m.now, 0
 	none := ""
 	m.LastLines, m.ExitCode, m.StartedAt = &none, nil, nil
 	m.enter(cloud.StateQueued, 0, "", "")
@@ -82,7 +82,7 @@ func (m *move) startHeld(ctx context.Context, tx *postgres.Tx, w wanted) error {
 		return cloud.E(cloud.KindConflict, "node_silent", "instance %q holds its place on a node that has not been heard of since %s", m.Name, silent.UTC().Format(time.RFC3339)).
 			WithHint("start it when its node is back, or release its place (stop, gpu: release)").With("silent_since", silent.UTC())
 	}
-	m.Desired, m.Held, m.resume = cloud.DesiredRunning, false, true
+	m.Desired, m.Held, m.resume, m.Reboots = cloud.DesiredRunning, false, true, 0
 	m.Epoch++
 	none := ""
 	m.LastLines, m.ExitCode, m.StartedAt = &none, nil, nil

@@ -36,6 +36,9 @@ func (a *App) InstanceUpdate(ctx context.Context, c Call, project, instance stri
 		if in.OnNodeLoss != nil {
 			m.OnNodeLoss, m.data["on_node_loss"] = *in.OnNodeLoss, *in.OnNodeLoss
 		}
+		if in.OnReboot != nil {
+			m.OnReboot, m.data["on_node_reboot"] = *in.OnReboot, *in.OnReboot
+		}
 		if in.Flavor != nil {
 			if err := m.resize(ctx, tx, *in.Flavor); err != nil {
 				return err
@@ -50,14 +53,17 @@ func (in InstanceChange) check() error {
 	bad := func(at, message string, value any) {
 		fields = append(fields, cloud.Field{Location: at, Message: message, Value: value})
 	}
-	if in.Flavor == nil && in.OnStop == nil && in.OnNodeLoss == nil {
-		bad("body", "name something to change: flavor, on_stop or on_node_loss", nil)
+	if in.Flavor == nil && in.OnStop == nil && in.OnNodeLoss == nil && in.OnReboot == nil {
+		bad("body", "name something to change: flavor, on_stop, on_node_loss or on_node_reboot", nil)
 	}
 	if in.OnStop != nil && *in.OnStop != cloud.StopReleases && *in.OnStop != cloud.StopHolds {
 		bad("body.on_stop", "release or hold", *in.OnStop)
 	}
 	if in.OnNodeLoss != nil && *in.OnNodeLoss != cloud.LossWaits && *in.OnNodeLoss != cloud.LossRestarts {
 		bad("body.on_node_loss", "wait or restart", *in.OnNodeLoss)
+	}
+	if in.OnReboot != nil && *in.OnReboot != cloud.RebootRestarts && *in.OnReboot != cloud.RebootFails {
+		bad("body.on_node_reboot", "restart or fail", *in.OnReboot)
 	}
 	if len(fields) > 0 {
 		return cloud.Invalid(fields...)

@@ -30,8 +30,9 @@ func (g *guest) flags(cmd *cobra.Command, in *api.InstanceCreate) {
 	f.StringVar(&g.userData, "user-data", "", "file with cloud-init data for a VM, - for standard input; it is kept sealed and never shown again")
 	f.StringVar(&in.OnStop, "on-stop", "", "what a VM's stop does with its place: release (default) or hold, charged as if it ran")
 	f.StringVar(&in.OnNodeLoss, "on-node-loss", "", "when its node is lost: wait (default), or restart elsewhere")
+	f.StringVar(&in.OnNodeReboot, "on-node-reboot", "", "when its node was booted again: restart it there (default of VMs and notebooks), or fail")
 	for flag, words := range map[string][]string{
-		"kind": {"container", "vm", "notebook"}, "on-stop": {"release", "hold"}, "on-node-loss": {"wait", "restart"},
+		"kind": {"container", "vm", "notebook"}, "on-stop": {"release", "hold"}, "on-node-loss": {"wait", "restart"}, "on-node-reboot": {"restart", "fail"},
 	} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 	}
@@ -178,9 +179,9 @@ func (a *app) instanceResize() *cobra.Command {
 }
 
 func (a *app) instanceUpdate() *cobra.Command {
-	var onStop, onNodeLoss string
+	var onStop, onNodeLoss, onNodeReboot string
 	cmd := &cobra.Command{
-		Use: "update NAME", Short: "Change what a stop or the loss of its node does", Args: cobra.ExactArgs(1), ValidArgsFunction: a.complete(a.instanceNames),
+		Use: "update NAME", Short: "Change what a stop, the loss of its node or its reboot does", Args: cobra.ExactArgs(1), ValidArgsFunction: a.complete(a.instanceNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var in api.InstanceUpdate
 			if onStop != "" {
@@ -189,12 +190,16 @@ func (a *app) instanceUpdate() *cobra.Command {
 			if onNodeLoss != "" {
 				in.OnNodeLoss = &onNodeLoss
 			}
+			if onNodeReboot != "" {
+				in.OnNodeReboot = &onNodeReboot
+			}
 			return a.change(cmd.Context(), args[0], in)
 		},
 	}
 	cmd.Flags().StringVar(&onStop, "on-stop", "", "release or hold (VMs)")
 	cmd.Flags().StringVar(&onNodeLoss, "on-node-loss", "", "wait or restart")
-	cmd.MarkFlagsOneRequired("on-stop", "on-node-loss")
+	cmd.Flags().StringVar(&onNodeReboot, "on-node-reboot", "", "restart or fail")
+	cmd.MarkFlagsOneRequired("on-stop", "on-node-loss", "on-node-reboot")
 	return cmd
 }
 
@@ -221,6 +226,7 @@ func (a *app) describePlace(line func(name, value string), i *api.Instance) {
 	if i.OnNodeLoss == "restart" {
 		line("On node loss", "restart elsewhere")
 	}
+	line("On node reboot", map[string]string{"restart": "restart there", "fail": "fail"}[i.OnNodeReboot])
 	for _, v := range i.Volumes {
 		text := fmt.Sprintf("%s of %s", v.State, memory(v.SizeMiB))
 		if v.UsedMiB != nil {

@@ -122,6 +122,7 @@ type Instance struct {
 	OnStop     StopPolicy // what a stop does with its place, unless the stop says
 	Held       bool       // stopped, and keeps its place: GPUs, vCPU and memory stay charged
 	OnNodeLoss LossPolicy
+	OnReboot   RebootPolicy
 	SSHKeys    []string   // authorised for the image's user; VMs
 	IdleSince  *time.Time // notebooks: since when nothing was going on; nil: busy, or not known
 	IdleStopAt *time.Time // when the project's policy stops it, if it stays idle
@@ -205,6 +206,23 @@ const (
 	LossWaits    LossPolicy = "wait"    // for the node to come back
 	LossRestarts LossPolicy = "restart" // elsewhere, once nothing of it can run on its node
 )
+
+// RebootPolicy is what happens to an instance whose node was booted again.
+type RebootPolicy string
+
+const (
+	RebootRestarts RebootPolicy = "restart" // where it was, with what it held
+	RebootFails    RebootPolicy = "fail"
+)
+
+// RebootPolicyOf is the policy of a kind unless another is asked for. What keeps
+// its data goes on with it; a container would begin from nothing.
+func RebootPolicyOf(k InstanceKind) RebootPolicy {
+	if k == KindContainer {
+		return RebootFails
+	}
+	return RebootRestarts
+}
 
 // VolumeRole is what a volume is to its instance.
 type VolumeRole string

@@ -16,6 +16,11 @@ import (
 // A place that is held by another owner is not that: it may be given back.
 var ErrImpossible = errors.New("impossible on this board")
 
+// GoneError is of a card that its host no longer shows.
+type GoneError struct{ Address string }
+
+func (e *GoneError) Error() string { return e.Address + " is gone: the host no longer shows it" }
+
 // Inventory is one reading of a node's cards.
 type Inventory struct {
 	GPUs []nodewire.GPU

@@ -129,7 +129,7 @@ func (s *server) instanceUpdate(ctx context.Context, in *struct {
 	Body api.InstanceUpdate
 }) (*tagged[api.Instance], error) {
 	return s.act(ctx, &in.Acting, func(ctx context.Context, c app.Call, project, instance string, ifMatch int64) (cloud.Instance, error) {
-		change := app.InstanceChange{Flavor: in.Body.Flavor, OnStop: (*cloud.StopPolicy)(in.Body.OnStop), OnNodeLoss: (*cloud.LossPolicy)(in.Body.OnNodeLoss)}
+		change := app.InstanceChange{Flavor: in.Body.Flavor, OnStop: (*cloud.StopPolicy)(in.Body.OnStop), OnNodeLoss: (*cloud.LossPolicy)(in.Body.OnNodeLoss), OnReboot: (*cloud.RebootPolicy)(in.Body.OnNodeReboot)}
 		return s.app.InstanceUpdate(ctx, c, project, instance, change, ifMatch)
 	})
 }
@@ -157,7 +157,7 @@ func instanceInput(b api.InstanceCreate) app.InstanceInput {
 	return app.InstanceInput{
 		Name: b.Name, Kind: cloud.InstanceKind(b.Kind), Image: b.Image, Flavor: b.Flavor, Pool: b.Pool,
 		Command: b.Command, Env: b.Env, Labels: b.Labels, NoWait: b.Wait != nil && !*b.Wait,
-		SSHKeys: b.SSHKeys, UserData: b.UserData, OnStop: cloud.StopPolicy(b.OnStop), OnNodeLoss: cloud.LossPolicy(b.OnNodeLoss),
+		SSHKeys: b.SSHKeys, UserData: b.UserData, OnStop: cloud.StopPolicy(b.OnStop), OnNodeLoss: cloud.LossPolicy(b.OnNodeLoss), OnReboot: cloud.RebootPolicy(b.OnNodeReboot),
 	}
 }
 
@@ -196,7 +196,7 @@ func instanceOf(i cloud.Instance) api.Instance {
 		Reason: i.Reason, Message: i.Message, Progress: i.Progress, ExitCode: i.ExitCode, LastLines: i.LastLines,
 		Node: i.NodeName, Address: i.Address, Simulated: i.Simulated, CreatedBy: idOf(i.CreatedBy), CreatedAt: i.CreatedAt.UTC(), StartedAt: utc(i.StartedAt),
 		StateAt: i.StateAt.UTC(), DeadlineAt: utc(i.DeadlineAt), DeletedAt: utc(i.DeletedAt),
-		OnStop: string(i.OnStop), Held: i.Held, OnNodeLoss: string(i.OnNodeLoss), SSHKeys: i.SSHKeys, IdleSince: utc(i.IdleSince), IdleStopAt: utc(i.IdleStopAt),
+		OnStop: string(i.OnStop), Held: i.Held, OnNodeLoss: string(i.OnNodeLoss), OnNodeReboot: string(i.OnReboot), SSHKeys: i.SSHKeys, IdleSince: utc(i.IdleSince), IdleStopAt: utc(i.IdleStopAt),
 		Volumes: each(i.Volumes, volumeOf),
 	}
 }

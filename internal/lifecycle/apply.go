@@ -20,7 +20,7 @@ type change struct {
 // has locked the quota rows and the instances; nodes, claims and observations
 // follow.
 func apply(ctx context.Context, tx *postgres.Tx, changes []change) error {
-	var saved, released, fenced []postgres.Standing
+	var saved, released, fenced, renewed []postgres.Standing
 	var over, requeued, ending []cloud.InstanceID
 	var endingAt time.Time
 	var events []cloud.Event
@@ -36,6 +36,10 @@ func apply(ctx context.Context, tx *postgres.Tx, changes []change) error {
 		if c.fenced {
 			fenced = append(fenced, c.was)
 			over = append(over, c.was.ID)
+			alarms = append(alarms, stuckKey(c.was.ID))
+		}
+		if c.renewed {
+			renewed = append(renewed, c.was)
 			alarms = append(alarms, stuckKey(c.was.ID))
 		}
 		if c.requeued {
@@ -55,7 +59,7 @@ func apply(ctx context.Context, tx *postgres.Tx, changes []change) error {
 		}
 		saved = append(saved, now)
 		events = append(events, c.events...)
-		if !c.was.NodeID.IsZero() && now.State != c.was.State && now.State != cloud.StateRunning {
+		if !c.was.NodeID.IsZero() && (c.renewed || now.State != c.was.State && now.State != cloud.StateRunning) {
 			nodes[c.was.NodeID] = true // its assignment is another
 		}
 		tx.Wake(postgres.TopicChange(now.ProjectID))
@@ -77,6 +81,7 @@ func apply(ctx context.Context, tx *postgres.Tx, changes []change) error {
 		func() error { return postgres.ClaimsRelease(ctx, tx, released) },
 		func() error { return postgres.ClaimsFence(ctx, tx, fenced) },
 		func() error { return postgres.StandingSave(ctx, tx, saved) },
+		func() error { return postgres.ClaimsRenew(ctx, tx, renewed) },
 		func() error { return postgres.Requeued(ctx, tx, requeued) },
 		func() error { return postgres.EventsAppend(ctx, tx, events) },
 		func() error { return postgres.ObservationForget(ctx, tx, over) },

@@ -21,6 +21,7 @@ type step struct {
 	progress bool // nothing but words and percents changed
 	released bool // the placement is over: give everything back
 	requeued bool // it waits for another place
+	renewed  bool // it goes on in its place, at the next epoch
 	fenced   bool // it left its node without that node's word: what it held there stays held
 }
 
@@ -150,6 +151,9 @@ func (s *step) over(o postgres.Observation, now time.Time) {
 		s.requeue("its node had lost contact and ended it: it waits for another place", ended, ended, data)
 		return
 	}
+	if s.rebooted(o, ended, now, data) {
+		return
+	}
 	to, reason, message := outcome(*in, o)
 	holds := keepsPlace(*in, reason)
 	in.State, in.StateAt = to, ended
@@ -218,6 +222,8 @@ func outcome(in postgres.Standing, o postgres.Observation) (to cloud.InstanceSta
 		return cloud.StateStopped, nodewire.ReasonAsked, "stopped as asked"
 	case o.State == nodewire.GuestGone:
 		return cloud.StateFailed, "lost_on_node", "its node no longer has it"
+	case o.Reason == nodewire.ReasonRebooted:
+		return cloud.StateFailed, o.Reason, rebootMessage(in, o)
 	case o.State == nodewire.GuestFailed:
 		return cloud.StateFailed, or(o.Reason, nodewire.ReasonStart), or(o.Message, "its node could not run it")
 	case o.Reason == nodewire.ReasonAsked:

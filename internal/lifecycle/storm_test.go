@@ -142,6 +142,10 @@ func storm(t *testing.T, w *looptest.World, machines []*looptest.Machine, book *
 	for n, m := range machines {
 		hand(40+uint64(n), func(ctx context.Context, r *rand.Rand) error {
 			for _, g := range m.Guests {
+				if r.IntN(30) == 0 && g.State == nodewire.GuestRunning {
+					g.Boots = true
+					continue
+				}
 				if r.IntN(20) == 0 && g.State == nodewire.GuestRunning {
 					g.Ends, g.Code = true, r.IntN(2)
 					g.Off = r.IntN(2) > 0

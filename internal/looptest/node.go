@@ -62,6 +62,7 @@ type Guest struct {
 	Ends    bool   // it ends by itself at the next look
 	Off     bool   // a VM that ends so has switched itself off
 	Code    int
+	Boots   bool // its node is booted under it at the next look
 	started time.Time
 	ended   time.Time
 }
@@ -108,6 +109,9 @@ func (m *Machine) Act(ctx context.Context) error {
 		}
 		if !g.ended.IsZero() {
 			o.StateFor = time.Since(g.ended)
+			if g.Boots {
+				o.Reason, o.Message = nodewire.ReasonRebooted, "its node was booted again while it ran"
+			}
 			if g.Ends {
 				o.ExitCode, o.Reason, o.LastLines = &g.Code, nodewire.ReasonExited, "the last line"
 				if g.Off {
@@ -162,6 +166,9 @@ func (g *Guest) step(state cloud.InstanceState) {
 		case nodewire.GuestStarting:
 			g.State, g.started = nodewire.GuestRunning, time.Now()
 		case nodewire.GuestRunning:
+			if g.Boots {
+				g.State, g.ended = nodewire.GuestFailed, time.Now()
+			}
 			if g.Ends {
 				g.State, g.ended = nodewire.GuestStopped, time.Now()
 			}

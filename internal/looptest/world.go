@@ -153,10 +153,10 @@ func (w *World) CreateAs(ctx context.Context, kind cloud.InstanceKind, onStop cl
 		}
 		_, err := tx.Exec(ctx, `
 			INSERT INTO instance (id, org_id, project_id, name, image_org_id, image_id, image_digest, flavor_id, pool_id,
-				gpu_count, gpu_model, gpu_mode, gpu_profile, vcpu, memory_mib, disk_mib, created_by, kind, on_stop)
-			VALUES ($1, $2, $3, $4, $2, $5, 'sha256:0', $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)`,
+				gpu_count, gpu_model, gpu_mode, gpu_profile, vcpu, memory_mib, disk_mib, created_by, kind, on_stop, on_node_reboot)
+			VALUES ($1, $2, $3, $4, $2, $5, 'sha256:0', $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)`,
 			id, w.Org, w.Project, fmt.Sprintf("i-%d", w.serial.Add(1)), w.image, w.flavor, w.pool,
-			s.GPUCount, s.GPUModel, s.GPUMode, s.GPUProfile, s.VCPU, s.MemoryMiB, s.DiskMiB, w.user, kind, onStop)
+			s.GPUCount, s.GPUModel, s.GPUMode, s.GPUProfile, s.VCPU, s.MemoryMiB, s.DiskMiB, w.user, kind, onStop, cloud.RebootPolicyOf(kind))
 		if err != nil {
 			return err
 		}
@@ -231,7 +231,7 @@ func (w *World) Start(ctx context.Context, id cloud.InstanceID) (started bool, e
 			return err
 		}
 		tag, err := tx.Exec(ctx, `UPDATE instance SET desired_state = 'running', generation = generation + 1, state = 'queued',
-			reason = '', message = '', holds_quota = true, queued_at = now(), state_at = now()
+			reason = '', message = '', holds_quota = true, reboots = 0, queued_at = now(), state_at = now()
 			WHERE id = $1 AND state IN ('stopped', 'failed') AND desired_state <> 'deleted'`, id)
 		if err != nil || tag.RowsAffected() == 0 {
 			return err

@@ -189,10 +189,11 @@ const (
 	ReasonOOM         = "out_of_memory"
 	ReasonDiskFull    = "node_disk_full"
 	ReasonAsked       = "asked"
-	ReasonInterrupted = "interrupted" // the node restarted under it
-	ReasonFenced      = "fenced"      // its node ended it, having lost contact for too long
-	ReasonStray       = "stray"       // another run of it, from before a restore, is in the way
-	ReasonPowerOff    = "power_off"   // the guest switched itself off
+	ReasonInterrupted = "interrupted"   // the node's services lost it while it ran
+	ReasonRebooted    = "node_rebooted" // the node was booted again under it
+	ReasonFenced      = "fenced"        // its node ended it, having lost contact for too long
+	ReasonStray       = "stray"         // another run of it, from before a restore, is in the way
+	ReasonPowerOff    = "power_off"     // the guest switched itself off
 	ReasonVolume      = "volume_failed"
 )
 

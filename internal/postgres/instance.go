@@ -25,7 +25,7 @@ const instanceSelect = `
 		i.reason, i.message, i.reasons, i.progress, i.exit_code, i.last_lines,
 		i.node_id, COALESCE(n.name, ''), i.epoch, i.address, i.created_by, i.created_at,
 		i.started_at, i.state_at, i.deleted_at, i.deadline_at, i.event_seq,
-		i.on_stop, i.held, i.on_node_loss, i.ssh_keys, i.idle_since,
+		i.on_stop, i.held, i.on_node_loss, i.on_node_reboot, i.ssh_keys, i.idle_since,
 		GREATEST(i.idle_since + make_interval(secs => p.idle_stop_seconds),
 			CASE WHEN p.idle_stop_seconds IS NOT NULL THEN i.idle_warned_at + make_interval(secs => LEAST(p.idle_warn_seconds, p.idle_stop_seconds)) END)
 	FROM instance i
@@ -44,7 +44,7 @@ func instanceScan(row pgx.CollectableRow) (i Instance, err error) {
 		&i.Reason, &i.Message, &i.Reasons, &i.Progress, &i.ExitCode, &i.LastLines,
 		&i.NodeID, &i.NodeName, &i.Epoch, &i.Address, &i.CreatedBy, &i.CreatedAt,
 		&i.StartedAt, &i.StateAt, &i.DeletedAt, &i.DeadlineAt, &i.EventSeq,
-		&i.OnStop, &i.Held, &i.OnNodeLoss, &i.SSHKeys, &i.IdleSince, &i.IdleStopAt)
+		&i.OnStop, &i.Held, &i.OnNodeLoss, &i.OnReboot, &i.SSHKeys, &i.IdleSince, &i.IdleStopAt)
 	return i, err
 }
 
@@ -129,8 +129,8 @@ const instanceAddSQL = `
 	INSERT INTO instance (id, org_id, project_id, name, kind, image_org_id, image_id, image_digest, flavor_id, pool_id,
 		gpu_count, gpu_model, gpu_mode, gpu_profile, vcpu, memory_mib, disk_mib,
 		command, env, labels, created_by, created_at, queued_at, state_at, event_seq,
-		on_stop, on_node_loss, ssh_keys, user_data)
-	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $22, $22, $23, $24, $25, $26, $27)`
+		on_stop, on_node_loss, ssh_keys, user_data, on_node_reboot)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $22, $22, $23, $24, $25, $26, $27, $28)`
 
 func (a Admission) args() []any {
 	i, s := a.Instance, a.Instance.Shape
@@ -141,7 +141,7 @@ func (a Admission) args() []any {
 	return []any{i.ID, i.OrgID, i.ProjectID, i.Name, i.Kind, imageOrg, i.ImageID, i.ImageDigest, i.FlavorID, a.PoolID,
 		s.GPUCount, s.GPUModel, s.GPUMode, s.GPUProfile, s.VCPU, s.MemoryMiB, s.DiskMiB,
 		i.Command, words(i.Env), words(i.Labels), i.CreatedBy, i.CreatedAt, i.EventSeq,
-		i.OnStop, i.OnNodeLoss, append([]string{}, i.SSHKeys...), a.UserData}
+		i.OnStop, i.OnNodeLoss, append([]string{}, i.SSHKeys...), a.UserData, i.OnReboot}
 }
 
 func words(m map[string]string) map[string]string {
@@ -164,12 +164,14 @@ func IntentSave(ctx context.Context, q Querier, s Standing, queuedAt *time.Time)
 			last_lines = COALESCE($12, last_lines), holds_quota = $13, started_at = $14, deleted_at = $15,
 			event_seq = $16, queued_at = COALESCE($17, queued_at),
 			on_stop = $18, held = $19, on_node_loss = $20, node_id = $21, epoch = $22, flavor_id = $23,
-			gpu_count = $24, gpu_model = $25, gpu_mode = $26, gpu_profile = $27, vcpu = $28, memory_mib = $29, disk_mib = $30
+			gpu_count = $24, gpu_model = $25, gpu_mode = $26, gpu_profile = $27, vcpu = $28, memory_mib = $29, disk_mib = $30,
+			on_node_reboot = $31, reboots = $32
 		WHERE id = $1`,
 		s.ID, s.Desired, s.Generation, s.State, s.StateAt, s.DeadlineAt, s.Reason, s.Message, reasons, s.Progress, s.ExitCode,
 		s.LastLines, s.HoldsQuota, s.StartedAt, s.DeletedAt, s.EventSeq, queuedAt,
 		s.OnStop, s.Held, s.OnNodeLoss, s.NodeID, s.Epoch, s.FlavorID,
-		s.Shape.GPUCount, s.Shape.GPUModel, s.Shape.GPUMode, s.Shape.GPUProfile, s.Shape.VCPU, s.Shape.MemoryMiB, s.Shape.DiskMiB)
+		s.Shape.GPUCount, s.Shape.GPUModel, s.Shape.GPUMode, s.Shape.GPUProfile, s.Shape.VCPU, s.Shape.MemoryMiB, s.Shape.DiskMiB,
+		s.OnReboot, s.Reboots)
 	return wrap("save an intent", err)
 }
 

@@ -60,6 +60,8 @@ type Standing struct {
 	OnStop     cloud.StopPolicy
 	Held       bool // stopped, and keeps its place
 	OnNodeLoss cloud.LossPolicy
+	OnReboot   cloud.RebootPolicy
+	Reboots    int // runs in a row that a boot of their node ended soon
 	FlavorID   cloud.FlavorID
 }
 
@@ -71,14 +73,14 @@ const standingColumns = `
 	gpu_count, gpu_model, gpu_mode, gpu_profile, vcpu, memory_mib, disk_mib,
 	desired_state, generation, state, observed_generation, state_at, deadline_at,
 	reason, message, reasons, progress, exit_code, node_id, epoch, address,
-	holds_quota, started_at, deleted_at, event_seq, on_stop, held, on_node_loss, flavor_id`
+	holds_quota, started_at, deleted_at, event_seq, on_stop, held, on_node_loss, on_node_reboot, reboots, flavor_id`
 
 func standingScan(row pgx.CollectableRow) (s Standing, err error) {
 	err = row.Scan(&s.ID, &s.OrgID, &s.ProjectID, &s.Name, &s.Kind,
 		&s.Shape.GPUCount, &s.Shape.GPUModel, &s.Shape.GPUMode, &s.Shape.GPUProfile, &s.Shape.VCPU, &s.Shape.MemoryMiB, &s.Shape.DiskMiB,
 		&s.Desired, &s.Generation, &s.State, &s.ObservedGeneration, &s.StateAt, &s.DeadlineAt,
 		&s.Reason, &s.Message, &s.Reasons, &s.Progress, &s.ExitCode, &s.NodeID, &s.Epoch, &s.Address,
-		&s.HoldsQuota, &s.StartedAt, &s.DeletedAt, &s.EventSeq, &s.OnStop, &s.Held, &s.OnNodeLoss, &s.FlavorID)
+		&s.HoldsQuota, &s.StartedAt, &s.DeletedAt, &s.EventSeq, &s.OnStop, &s.Held, &s.OnNodeLoss, &s.OnReboot, &s.Reboots, &s.FlavorID)
 	return s, err
 }
 
@@ -117,6 +119,7 @@ type standingRow struct {
 	DeletedAt          *time.Time      `json:"deleted_at"`
 	EventSeq           int64           `json:"event_seq"`
 	Held               bool            `json:"held"`
+	Reboots            int             `json:"reboots"`
 }
 
 // StandingSave writes locked instances back. The database refuses an illegal
@@ -130,7 +133,7 @@ func StandingSave(ctx context.Context, q Querier, list []Standing) error {
 		out[i] = standingRow{ID: s.ID.UUID(), State: string(s.State), ObservedGeneration: s.ObservedGeneration,
 			StateAt: s.StateAt, DeadlineAt: s.DeadlineAt, Reason: s.Reason, Message: s.Message, Reasons: s.Reasons,
 			Progress: s.Progress, ExitCode: s.ExitCode, LastLines: s.LastLines, Epoch: s.Epoch, Address: s.Address,
-			HoldsQuota: s.HoldsQuota, StartedAt: s.StartedAt, DeletedAt: s.DeletedAt, EventSeq: s.EventSeq, Held: s.Held}
+			HoldsQuota: s.HoldsQuota, StartedAt: s.StartedAt, DeletedAt: s.DeletedAt, EventSeq: s.EventSeq, Held: s.Held, Reboots: s.Reboots}
 		if !s.NodeID.IsZero() {
 			node := s.NodeID.UUID()
 			out[i].NodeID = &node
@@ -159,12 +162,13 @@ func StandingSave(ctx context.Context, q Querier, list []Standing) error {
 			started_at = r.started_at,
 			deleted_at = r.deleted_at,
 			event_seq = r.event_seq,
-			held = r.held
+			held = r.held,
+			reboots = r.reboots
 		FROM json_to_recordset($1::json) AS r (
 			id uuid, state text, observed_generation bigint, state_at timestamptz, deadline_at timestamptz,
 			reason text, message text, reasons jsonb, progress int, exit_code int, last_lines text,
 			node_id uuid, epoch bigint, address text, holds_quota boolean,
-			started_at timestamptz, deleted_at timestamptz, event_seq bigint, held boolean)
+			started_at timestamptz, deleted_at timestamptz, event_seq bigint, held boolean, reboots smallint)
 		WHERE i.id = r.id`, asJSON(out))
 	if err != nil {
 		return fmt.Errorf("save instances: %w", err)
@@ -302,6 +306,22 @@ func ClaimsRelease(ctx context.Context, q Querier, list []Standing) error {
 		return fmt.Errorf("release claims: %w", err)
 	}
 	return nil
+}
+
+// ClaimsRenew moves what instances hold from one epoch to the next, after they are
+// saved at that one.
+func ClaimsRenew(ctx context.Context, q Querier, was []Standing) error {
+	if len(was) == 0 {
+		return nil
+	}
+	ids, epochs := make([]uuid.UUID, len(was)), make([]int64, len(was))
+	for i, s := range was {
+		ids[i], epochs[i] = s.ID.UUID(), s.Epoch
+	}
+	_, err := q.Exec(ctx, `
+		UPDATE gpu_claim c SET epoch = r.epoch + 1 FROM unnest($1::uuid[], $2::bigint[]) AS r (id, epoch)
+		WHERE c.instance_id = r.id AND c.epoch = r.epoch AND NOT c.fenced`, ids, epochs)
+	return wrap("move claims to the next epoch", err)
 }
 
 func uuids[R cloud.Resource](ids []cloud.ID[R]) []uuid.UUID {

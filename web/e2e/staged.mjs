@@ -22,6 +22,7 @@ const base = (project) => ({
   on_stop: 'release',
   held: false,
   on_node_loss: 'wait',
+  on_node_reboot: 'restart',
   simulated: true,
   price_per_hour_micros: 2_506_500,
   currency: 'USD',

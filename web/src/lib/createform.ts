@@ -13,6 +13,7 @@ export type CreateForm = {
   userData: string
   onStop: 'release' | 'hold'
   onNodeLoss: 'wait' | 'restart'
+  onNodeReboot?: NodeReboot // absent: as its kind has it
 }
 
 export const emptyForm: CreateForm = {
@@ -41,7 +42,13 @@ type Request = {
   user_data?: string
   on_stop?: 'release' | 'hold'
   on_node_loss?: 'wait' | 'restart'
+  on_node_reboot?: NodeReboot
 }
+
+export type NodeReboot = 'restart' | 'fail'
+
+/** rebootDefault is what becomes of a kind when its node is booted again. */
+export const rebootDefault = (kind: string): NodeReboot => (dataKept(kind) ? 'restart' : 'fail')
 
 /** dataKept tells whether a kind has a volume that outlives a stop. */
 export const dataKept = (kind: string) => kind === 'vm' || kind === 'notebook'
@@ -138,6 +145,7 @@ export function toRequest(f: CreateForm): Request {
     ...(vm && f.userData.trim() ? { user_data: f.userData } : {}),
     ...(vm && f.onStop === 'hold' ? { on_stop: f.onStop } : {}),
     ...(f.onNodeLoss === 'restart' ? { on_node_loss: f.onNodeLoss } : {}),
+    ...(f.onNodeReboot && f.onNodeReboot !== rebootDefault(f.kind) ? { on_node_reboot: f.onNodeReboot } : {}),
   }
 }
 
@@ -155,6 +163,7 @@ export function toCLI(f: CreateForm, project: string): string {
   if (r.user_data) lines.push('--user-data FILE')
   if (r.on_stop) lines.push(`--on-stop ${r.on_stop}`)
   if (r.on_node_loss) lines.push(`--on-node-loss ${r.on_node_loss}`)
+  if (r.on_node_reboot) lines.push(`--on-node-reboot ${r.on_node_reboot}`)
   for (const [k, v] of Object.entries(r.env ?? {})) lines.push(`--env ${quote(`${k}=${v}`)}`)
   lines.push(r.command ? `--wait -- ${r.command.map(quote).join(' ')}` : '--wait')
   return lines.join(' \\\n  ')

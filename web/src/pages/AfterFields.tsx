@@ -1,4 +1,4 @@
-import { dataKept } from '~/lib/createform.ts'
+import { dataKept, type NodeReboot } from '~/lib/createform.ts'
 import { formatHourly } from '~/lib/format.ts'
 import { ChoiceCard } from '~/ui/ChoiceCard.tsx'
 import { Tag } from '~/ui/StatusPill.tsx'
@@ -96,6 +96,41 @@ export function OnNodeLossField({
             ? 'Its disk lies on the node, so it can start only there.'
             : 'Once the old run has certainly ended, it is queued again, from the beginning. Takes a few minutes.'}
         </span>
+      </ChoiceCard>
+    </div>
+  )
+}
+
+/** OnNodeRebootField chooses what becomes of it when its machine is booted again. */
+export function OnNodeRebootField({
+  value,
+  onChange,
+  kind,
+  name = 'on-node-reboot',
+}: {
+  value: NodeReboot
+  onChange: (v: NodeReboot) => void
+  kind: string
+  name?: string
+}) {
+  return (
+    <div className="grid gap-2 sm:grid-cols-2">
+      <ChoiceCard
+        name={name}
+        value="restart"
+        checked={value === 'restart'}
+        onChange={() => onChange('restart')}
+      >
+        <span className="font-medium">Start there again</span>
+        <span className="text-12 text-fg2">
+          {dataKept(kind)
+            ? 'On the same GPUs, with its disk. The time down is not charged.'
+            : 'On the same GPUs, from the beginning: what it wrote is gone. The time down is not charged.'}
+        </span>
+      </ChoiceCard>
+      <ChoiceCard name={name} value="fail" checked={value === 'fail'} onChange={() => onChange('fail')}>
+        <span className="font-medium">Let it fail</span>
+        <span className="text-12 text-fg2">It gives everything back and waits for you to start it.</span>
       </ChoiceCard>
     </div>
   )

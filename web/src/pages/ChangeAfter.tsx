@@ -9,9 +9,9 @@ import { Button } from '~/ui/Button.tsx'
 import { Dialog } from '~/ui/Dialog.tsx'
 import { Notice } from '~/ui/State.tsx'
 import { toast } from '~/ui/Toast.tsx'
-import { OnNodeLossField, OnStopField } from './AfterFields.tsx'
+import { OnNodeLossField, OnNodeRebootField, OnStopField } from './AfterFields.tsx'
 
-/** ChangeAfter changes what becomes of an instance when it is stopped, or when its node is lost. */
+/** ChangeAfter changes what becomes of an instance when it is stopped, or when its node is lost or booted again. */
 export function ChangeAfter({
   instance: i,
   project,
@@ -44,7 +44,7 @@ export function ChangeAfter({
       open={open}
       onClose={close}
       wide
-      title={`When “${i.name}” is stopped or lost`}
+      title={`When “${i.name}” is stopped, lost or booted`}
       actions={
         <>
           <Button onClick={close}>Cancel</Button>
@@ -85,6 +85,15 @@ export function ChangeAfter({
             name="change-on-loss"
             value={change.on_node_loss ?? i.on_node_loss}
             onChange={(on_node_loss) => setChange((c) => ({ ...c, on_node_loss }))}
+            kind={i.kind}
+          />
+        </section>
+        <section>
+          <h3 className="mb-2 font-medium">When its node was booted again</h3>
+          <OnNodeRebootField
+            name="change-on-reboot"
+            value={change.on_node_reboot ?? i.on_node_reboot}
+            onChange={(on_node_reboot) => setChange((c) => ({ ...c, on_node_reboot }))}
             kind={i.kind}
           />
         </section>

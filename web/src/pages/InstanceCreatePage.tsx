@@ -16,6 +16,7 @@ import {
   nextName,
   parseEnv,
   parseKeys,
+  rebootDefault,
   toRequest,
   vmRefusal,
 } from '~/lib/createform.ts'
@@ -26,7 +27,7 @@ import { TextArea, TextField } from '~/ui/Field.tsx'
 import { Page, Panel } from '~/ui/Layout.tsx'
 import { ErrorState } from '~/ui/State.tsx'
 import { keysPref, SSHKeysField, UserDataField } from './AccessFields.tsx'
-import { OnNodeLossField, OnStopField, PoolField } from './AfterFields.tsx'
+import { OnNodeLossField, OnNodeRebootField, OnStopField, PoolField } from './AfterFields.tsx'
 import { CreateSummary } from './CreateSummary.tsx'
 import { FlavorPicker } from './FlavorPicker.tsx'
 import { ImagePicker } from './ImagePicker.tsx'
@@ -42,6 +43,7 @@ const shownFields = [
   'user_data',
   'on_stop',
   'on_node_loss',
+  'on_node_reboot',
   'pool',
 ] as const
 
@@ -287,6 +289,14 @@ export function InstanceCreatePage() {
           <Part title="If its node is lost" note="When the machine that runs it is not heard of any more">
             <OnNodeLossField value={form.onNodeLoss} onChange={(v) => edit({ onNodeLoss: v })} kind={kind} />
             <FieldNote error={fieldError('on_node_loss')} />
+          </Part>
+          <Part title="When its node was booted again" note="After an update or a loss of power">
+            <OnNodeRebootField
+              value={form.onNodeReboot ?? rebootDefault(kind)}
+              onChange={(v) => edit({ onNodeReboot: v })}
+              kind={kind}
+            />
+            <FieldNote error={fieldError('on_node_reboot')} />
           </Part>
         </div>
         <CreateSummary

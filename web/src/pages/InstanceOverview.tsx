@@ -111,6 +111,7 @@ function Resources({ i }: { i: Instance }) {
           ['Pool', i.simulated ? `${i.pool}, simulated` : i.pool],
           i.kind === 'vm' && ['When stopped', i.on_stop === 'hold' ? 'Holds its GPU' : 'Releases its GPU'],
           ['Node lost', i.on_node_loss === 'restart' ? 'Starts elsewhere' : 'Waits for the node'],
+          ['Node booted', i.on_node_reboot === 'restart' ? 'Starts there again' : 'Fails'],
           [
             'Price',
             price === undefined
