@@ -95,3 +95,55 @@ func TestRealFiguresOfCards(t *testing.T) {
 		}
 	}
 }
+
+// TestTheDriverRefusesWhatHardwareRefuses: starts of the mock's tables for Hopper
+// that real cards don't take, overlaps, one too many, and anything while MIG is off.
+func TestTheDriverRefusesWhatHardwareRefuses(t *testing.T) {
+	t.Parallel()
+	const at = "0000:3b:00.0"
+	type step struct{ id, start int }
+	for _, c := range []struct {
+		name  string
+		model string
+		made  []step
+		last  step
+		ok    bool
+	}{
+		{"3g is four slots, not three", "h100-80gb", []step{{9, 0}}, step{19, 3}, false},
+		{"3g begins at 0 and 4", "h100-80gb", nil, step{9, 3}, false},
+		{"7g is all eight slots", "h100-80gb", []step{{0, 0}}, step{19, 6}, false},
+		{"no 1g lies at slot 7", "h100-80gb", nil, step{19, 7}, false},
+		{"double memory begins at even slots", "h100-80gb", nil, step{15, 1}, false},
+		{"double memory at 6", "h100-80gb", nil, step{15, 6}, true},
+		{"no 2g lies at 6", "h100-80gb", nil, step{14, 6}, false},
+		{"4g begins at 0", "h100-80gb", nil, step{5, 4}, false},
+		{"overlap", "h100-80gb", []step{{14, 2}}, step{19, 3}, false},
+		{"beside each other", "h100-80gb", []step{{14, 2}}, step{19, 4}, true},
+		{"a second set of media engines", "h100-80gb", []step{{20, 0}}, step{20, 1}, false},
+		{"two 2g+me", "a30-24gb", []step{{6, 0}}, step{6, 2}, false},
+		{"2g+me beside 1g+me", "a30-24gb", []step{{6, 0}}, step{21, 2}, false},
+		{"2g+me beside 2g", "a30-24gb", []step{{6, 0}}, step{5, 2}, true},
+	} {
+		d, err := New(Card{Model: c.model, PCIAddress: at})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.CreateInstance(t.Context(), at, c.last.id, c.last.start); err == nil {
+			t.Errorf("%s: made while MIG is off", c.name)
+		}
+		if _, err := d.SetMIG(t.Context(), at, true); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range c.made {
+			if err := d.CreateInstance(t.Context(), at, s.id, s.start); err != nil {
+				t.Fatalf("%s: %v", c.name, err)
+			}
+		}
+		if err := d.CreateInstance(t.Context(), at, c.last.id, c.last.start); (err == nil) != c.ok {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if list, err := d.Instances(t.Context(), at); err != nil || c.ok && len(list) != len(c.made)+1 || !c.ok && len(list) != len(c.made) {
+			t.Errorf("%s: it shows %v (%v)", c.name, list, err)
+		}
+	}
+}
