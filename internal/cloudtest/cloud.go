@@ -27,6 +27,7 @@ import (
 	"github.com/tenon-cloud/tenon/api"
 	"github.com/tenon-cloud/tenon/internal/app"
 	"github.com/tenon-cloud/tenon/internal/authn"
+	"github.com/tenon-cloud/tenon/internal/device"
 	"github.com/tenon-cloud/tenon/internal/device/sim"
 	"github.com/tenon-cloud/tenon/internal/httpapi"
 	"github.com/tenon-cloud/tenon/internal/hypervisor/fake"
@@ -56,6 +57,7 @@ type Options struct {
 	NoLoops      bool // nothing is scheduled, moved or metered
 	Guests       fake.Options
 	Board        string        // of the node's cards; empty: local
+	Cards        device.Board  // the node's, instead of simulated ones
 	Change       time.Duration // how long a change of a card takes
 	Console      fs.FS
 	Registry     http.Handler                // of the API's door
@@ -76,7 +78,7 @@ type Cloud struct {
 	Keys    *authn.Keys
 	Pool    *tunnel.Pool
 	Guests  *fake.Engine // of the node
-	Board   *sim.Board   // of the node
+	Board   *sim.Board   // of the node; nil: it has others
 	NodeID  string
 	NodeDir string // the node's state folder
 

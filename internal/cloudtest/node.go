@@ -40,11 +40,15 @@ func (c *Cloud) node(ctx context.Context, running *sync.WaitGroup, o Options) {
 	}
 	c.NodeID = id.NodeID
 	c.Guests = fake.New(o.Guests)
-	if c.Board, err = sim.Open(sim.Config{Board: cmp.Or(o.Board, "local"), Change: o.Change, CloudID: CloudID, StateDir: c.NodeDir, Log: c.log}); err != nil {
-		t.Fatalf("cloudtest: %v", err)
+	cards := o.Cards
+	if cards == nil {
+		if c.Board, err = sim.Open(sim.Config{Board: cmp.Or(o.Board, "local"), Change: o.Change, CloudID: CloudID, StateDir: c.NodeDir, Log: c.log}); err != nil {
+			t.Fatalf("cloudtest: %v", err)
+		}
+		cards = c.Board
 	}
 	a, err := agent.New(agent.Config{
-		NodeID: id.NodeID, CloudID: id.CloudID, Version: "test", Drivers: []hypervisor.Driver{c.Guests}, Board: c.Board, Door: door,
+		NodeID: id.NodeID, CloudID: id.CloudID, Version: "test", Drivers: []hypervisor.Driver{c.Guests}, Board: cards, Door: door,
 		Store: agent.FileStore(filepath.Join(c.NodeDir, "ledger.json")), Volumes: volume.NewMemory(), Host: host, Log: c.log,
 		Timing: agent.Timing{Probe: 300 * time.Millisecond, Report: 500 * time.Millisecond, Sample: 100 * time.Millisecond, Activity: 200 * time.Millisecond, GiveUp: 5 * time.Second},
 	})

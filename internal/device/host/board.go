@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"slices"
@@ -45,8 +46,9 @@ type Config struct {
 	StateDir   string
 	BootID     string
 	SinceBoot  func() time.Duration
-	Holders    Holders       // nil: nobody is looked for
-	BusyFor    time.Duration // 0: 20 s
+	Holders    Holders                       // nil: nobody is looked for
+	KernelLog  func() (io.ReadCloser, error) // nil: this host's
+	BusyFor    time.Duration                 // 0: 20 s
 	Log        *slog.Logger
 }
 
@@ -92,6 +94,9 @@ func open(ctx context.Context, cfg Config, l *ledger) (*Board, error) {
 	}
 	if cfg.DriverName == "" {
 		cfg.DriverName = "nvidia"
+	}
+	if cfg.KernelLog == nil {
+		cfg.KernelLog = OpenKernelLog
 	}
 	if cfg.SinceBoot == nil {
 		began := time.Now()

@@ -17,7 +17,7 @@ func (b *Board) Watch(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		b.again(ctx, "read the kernel's log", func() error {
-			return WatchKernelLog(ctx, OpenKernelLog, func(line KernelLine) {
+			return WatchKernelLog(ctx, b.cfg.KernelLog, func(line KernelLine) {
 				if s, ok := KernelSignal(line); ok {
 					b.hear(s)
 				}
