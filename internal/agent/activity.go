@@ -153,7 +153,7 @@ func (a *Agent) activityOf(r nodewire.InstanceReport, now time.Time) *nodewire.A
 		return nil
 	}
 	_, sessions := a.streams.count(r.ID)
-	return activity(h, now, r.RanForSeconds, sessions, len(want.Devices) > 0, highestGPU(a.metrics.list(r.ID), now))
+	return activity(h, now, r.RanForSeconds, sessions, len(want.Devices) > 0, highestGPU(a.metrics.since(r.ID, now.Add(-gpuWindow)), now))
 }
 
 // activity judges an answer. It is pure. Without the figures of a GPU that it

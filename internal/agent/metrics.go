@@ -21,7 +21,7 @@ type metrics struct {
 // ring is the samples of one run; next is where the oldest is once it is full.
 type ring struct {
 	epoch   int64
-	samples []nodewire.Sample
+	figures []figure
 	next    int
 	lastCPU int64 // nanoseconds
 	lastAt  time.Time
@@ -53,22 +53,41 @@ func (m *metrics) add(id string, epoch int64, at time.Time, st hypervisor.Stats,
 		s.CPUPercent = 100 * float64(st.CPUNanoseconds-r.lastCPU) / float64(elapsed)
 	}
 	r.lastCPU, r.lastAt = st.CPUNanoseconds, at
-	if len(r.samples) < m.size {
-		r.samples = append(r.samples, s)
-		return
-	}
-	r.samples[r.next] = s
-	r.next = (r.next + 1) % m.size
+	r.add(pack(s), m.size)
 }
 
-func (m *metrics) list(id string) []nodewire.Sample {
+func (r *ring) add(f figure, size int) {
+	if len(r.figures) == size {
+		r.figures[r.next] = f
+		r.next = (r.next + 1) % size
+		return
+	}
+	if n := len(r.figures); n == cap(r.figures) { // a little at a time: most runs are short, and there are many
+		r.figures = append(make([]figure, 0, min(n+60, size)), r.figures...)
+	}
+	r.figures = append(r.figures, f)
+}
+
+// list is all that is kept of an instance, oldest first.
+func (m *metrics) list(id string) []nodewire.Sample { return m.since(id, time.Time{}) }
+
+// since is what was kept from a moment on.
+func (m *metrics) since(id string, from time.Time) []nodewire.Sample {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	out := []nodewire.Sample{}
 	r := m.rings[id]
 	if r == nil {
-		return []nodewire.Sample{}
+		return out
 	}
-	return append(append(make([]nodewire.Sample, 0, len(r.samples)), r.samples[r.next:]...), r.samples[:r.next]...)
+	for _, part := range [][]figure{r.figures[r.next:], r.figures[:r.next]} {
+		for _, f := range part {
+			if from.IsZero() || !time.Unix(0, f.at).Before(from) {
+				out = append(out, f.unpack())
+			}
+		}
+	}
+	return out
 }
 
 // sampleLoop reads counters and cards at a steady interval.
@@ -121,21 +140,28 @@ func (a *Agent) sample(ctx context.Context) {
 
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, 8)
-	for id, epoch := range running {
+	read := func(d hypervisor.Driver, id string) {
+		at := time.Now()
+		st, err := d.Stats(ctx, id)
+		if err != nil {
+			a.log.Debug("read counters", "instance", id, "error", err)
+			return
+		}
+		a.metrics.add(id, running[id], at, st, gpus[id])
+	}
+	for id := range running {
 		d := a.driver(s.Records[id].Kind)
 		if d == nil {
+			continue
+		}
+		if _, ok := d.(hypervisor.Enclosed); ok {
+			read(d, id) // the kernel answers at once: to wake a thread for each costs more than the reading
 			continue
 		}
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			at := time.Now()
-			st, err := d.Stats(ctx, id)
-			if err != nil {
-				a.log.Debug("read counters", "instance", id, "error", err)
-				return
-			}
-			a.metrics.add(id, epoch, at, st, gpus[id])
+			read(d, id)
 		})
 	}
 	wg.Wait()

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -24,8 +25,12 @@ type reading[T any] struct {
 }
 
 // fresh is a reading that began after the call did.
-func (j *joined[T]) fresh(ctx context.Context) (T, error) {
+func (j *joined[T]) fresh(ctx context.Context) (T, error) { return j.ask().wait(ctx) }
+
+// ask joins the next reading, for those who need several.
+func (j *joined[T]) ask() *reading[T] {
 	j.mu.Lock()
+	defer j.mu.Unlock()
 	if j.waiting == nil {
 		j.waiting = &reading[T]{done: make(chan struct{})}
 	}
@@ -34,7 +39,10 @@ func (j *joined[T]) fresh(ctx context.Context) (T, error) {
 		j.busy = true
 		go j.serve()
 	}
-	j.mu.Unlock()
+	return r
+}
+
+func (r *reading[T]) wait(ctx context.Context) (T, error) {
 	select {
 	case <-r.done:
 		return r.value, r.err
@@ -46,6 +54,7 @@ func (j *joined[T]) fresh(ctx context.Context) (T, error) {
 
 func (j *joined[T]) serve() {
 	for {
+		runtime.Gosched() // whoever was woken at the same moment asks first
 		j.mu.Lock()
 		r := j.waiting
 		j.waiting = nil

@@ -8,6 +8,7 @@ import (
 	"sort"
 	"sync"
 
+	"github.com/tenon-cloud/tenon/internal/hypervisor"
 	"github.com/tenon-cloud/tenon/internal/nodewire"
 )
 
@@ -105,8 +106,12 @@ func (a *Agent) findOrphans(ctx context.Context) {
 			found = append(found, nodewire.Orphan{Driver: driver, ID: id, What: what + before.origin(id)})
 		}
 	}
+	asked := map[string]*reading[map[string]hypervisor.Guest]{}
 	for name, j := range a.guests {
-		list, err := j.fresh(ctx)
+		asked[name] = j.ask()
+	}
+	for name, r := range asked {
+		list, err := r.wait(ctx)
 		if err != nil {
 			a.log.Warn("list guests", "driver", name, "error", err)
 			return // unknown: what was found before stands

@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/containernetworking/cni/libcni"
@@ -18,6 +17,7 @@ import (
 	"github.com/vishvananda/netns"
 
 	"github.com/tenon-cloud/tenon/internal/durable"
+	"github.com/tenon-cloud/tenon/internal/kernelfile"
 )
 
 // Attachment is one guest's place on the bridge.
@@ -133,6 +133,7 @@ func (n *Network) Detach(ctx context.Context, id string) error {
 	if err := removeNamespaces(dir); err != nil {
 		return err
 	}
+	n.ports.Delete(id)
 	return os.RemoveAll(n.attachFile(id))
 }
 
@@ -162,21 +163,31 @@ func (n *Network) Lookup(id string) (Attachment, bool) {
 
 // Counters are the bytes that a guest received and sent.
 func (n *Network) Counters(id string) (rxBytes, txBytes int64, err error) {
+	if port, known := n.ports.Load(id); known {
+		if rxBytes, txBytes, err = portCounters(port.(string)); err == nil {
+			return rxBytes, txBytes, nil
+		}
+		n.ports.Delete(id) // it has gone, or is another by now
+	}
 	a, err := n.readAttachment(id)
 	if err != nil {
 		return 0, 0, err
 	}
-	read := func(name string) int64 {
-		raw, rerr := os.ReadFile(filepath.Join("/sys/class/net", a.Port, "statistics", name))
-		if rerr != nil {
-			err = fmt.Errorf("read counters of %s: %w", a.Port, rerr)
-			return 0
-		}
-		v, _ := strconv.ParseInt(strings.TrimSpace(string(raw)), 10, 64)
-		return v
+	if rxBytes, txBytes, err = portCounters(a.Port); err == nil {
+		n.ports.Store(id, a.Port)
 	}
-	// What the host's end sends is what the guest receives.
-	return read("tx_bytes"), read("rx_bytes"), err
+	return rxBytes, txBytes, err
+}
+
+// portCounters turns a port round: what the host's end sends the guest receives.
+func portCounters(port string) (rxBytes, txBytes int64, err error) {
+	dir := filepath.Join("/sys/class/net", port, "statistics")
+	rxBytes, rerr := kernelfile.Int(filepath.Join(dir, "tx_bytes"))
+	txBytes, terr := kernelfile.Int(filepath.Join(dir, "rx_bytes"))
+	if err := errors.Join(rerr, terr); err != nil {
+		return 0, 0, fmt.Errorf("read counters of %s: %w", port, err)
+	}
+	return rxBytes, txBytes, nil
 }
 
 // Attached lists the ids that hold a namespace or an address.

@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // watchInterval is how soon what others took away is put back: the forwarder, the
@@ -56,7 +59,45 @@ func (n *Network) seemsRight() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	generation := rulesGeneration()
-	return generation != 0 && generation == n.generation && n.standing != "" && n.bridgeStands() && n.dnsPID() != 0
+	return generation != 0 && generation == n.generation && n.standing != "" && (n.bridgeAnswers() || n.bridgeStands()) && n.dnsPID() != 0
+}
+
+// bridgeAnswers is bridgeStands by three questions to the kernel, since it is asked
+// every second; a bridge whose own address is not its first is looked at in full.
+func (n *Network) bridgeAnswers() bool {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = unix.Close(fd) }()
+	ask := func(what uint) (*unix.Ifreq, error) {
+		r, err := unix.NewIfreq(n.bridge)
+		if err == nil {
+			err = unix.IoctlIfreq(fd, what, r)
+		}
+		return r, err
+	}
+	flags, err := ask(unix.SIOCGIFFLAGS)
+	if err != nil || flags.Uint16()&unix.IFF_UP == 0 || !n.plan.Subnet.IsValid() {
+		return false
+	}
+	address, err := ask(unix.SIOCGIFADDR)
+	if err != nil {
+		return false
+	}
+	mask, err := ask(unix.SIOCGIFNETMASK)
+	if err != nil {
+		return false
+	}
+	at, aerr := address.Inet4Addr()
+	of, merr := mask.Inet4Addr()
+	ip, ok := netip.AddrFromSlice(at)
+	ones, _ := net.IPMask(of).Size()
+	if aerr != nil || merr != nil || !ok || ip != n.Gateway() || ones != subnetBits {
+		return false
+	}
+	_, err = os.Stat(filepath.Join("/sys/class/net", n.bridge, "bridge"))
+	return err == nil
 }
 
 // bridgeStands reports a bridge that is up and has its address.
@@ -106,8 +147,30 @@ func (n *Network) putRight(ctx context.Context) error {
 	return n.ensureDNS(ctx)
 }
 
+// allJoined reports that every guest's port is on the bridge, which is one look
+// into a folder.
+func (n *Network) allJoined() bool {
+	entries, err := os.ReadDir(filepath.Join("/sys/class/net", n.bridge, "brif"))
+	if err != nil {
+		return false
+	}
+	joined := make(map[string]bool, len(entries))
+	for _, e := range entries {
+		joined[e.Name()] = true
+	}
+	for _, a := range n.pinned {
+		if !joined[a.Port] {
+			return false
+		}
+	}
+	return true
+}
+
 // ensurePorts puts guests' ports back on the bridge, each apart from the others.
 func (n *Network) ensurePorts() error {
+	if n.allJoined() {
+		return nil
+	}
 	bridge, err := netlink.LinkByName(n.bridge)
 	if err != nil {
 		return fmt.Errorf("find bridge %s: %w", n.bridge, err)

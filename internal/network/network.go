@@ -50,6 +50,8 @@ type Network struct {
 	standing   string                // what the rules look like, without those; empty: not known
 	generation uint32                // the kernel's, when the rules were last seen to stand
 	closed     sync.WaitGroup
+
+	ports sync.Map // of attachments whose counters were read, by id
 }
 
 // plan is what is remembered between runs.

@@ -148,6 +148,7 @@ func (n *Network) DetachVM(ctx context.Context, id string) error {
 		}
 	}
 	n.dropLease(id)
+	n.ports.Delete(id)
 	if err := os.RemoveAll(n.attachFile(id)); err != nil {
 		return fmt.Errorf("forget attachment: %w", err)
 	}

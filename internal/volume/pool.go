@@ -225,24 +225,6 @@ func (p *Pool) IDs(k Kind) []string {
 	return ids
 }
 
-// UsedBytes is what something holds, as of the file system's last commit.
-func (p *Pool) UsedBytes(ctx context.Context, k Kind, id string) (int64, error) {
-	out, err := tool(ctx, "btrfs", "qgroup", "show", "--raw", "-f", p.Path(k, id))
-	if err != nil {
-		return 0, err
-	}
-	lines := strings.Split(strings.TrimSpace(out), "\n")
-	fields := strings.Fields(lines[len(lines)-1])
-	if len(fields) < 2 {
-		return 0, fmt.Errorf("read disk usage of %s: unknown answer %q", id, out)
-	}
-	used, err := strconv.ParseInt(fields[1], 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("read disk usage of %s: %w", id, err)
-	}
-	return used, nil
-}
-
 // Close unmounts the pool; what is in it stays.
 func (p *Pool) Close() error {
 	for p.Mounted() {

@@ -9,10 +9,12 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cloud/tenon/internal/hypervisor"
+	"github.com/tenon-cloud/tenon/internal/kernelfile"
 )
 
 const cgroupRoot = "/sys/fs/cgroup"
@@ -22,6 +24,9 @@ func unified(root string) bool {
 	var st unix.Statfs_t
 	return unix.Statfs(root, &st) == nil && st.Type == unix.CGROUP2_SUPER_MAGIC
 }
+
+// hostUnified is of this host, which does not change while it runs.
+var hostUnified = sync.OnceValue(func() bool { return unified(cgroupRoot) })
 
 // processes lists what runs in a cgroup and below it, on v1 by the pids
 // controller.
@@ -103,7 +108,7 @@ func removeCgroup(path string) {
 // Stats implements hypervisor.Driver. It reads the kernel's own counters, so it
 // works while containerd restarts.
 func (d *Driver) Stats(ctx context.Context, id string) (hypervisor.Stats, error) {
-	s, err := readCgroup(cgroupRoot, d.cgroupPath(id), unified(cgroupRoot))
+	s, err := readCgroup(cgroupRoot, d.cgroupPath(id), hostUnified())
 	if err != nil {
 		return s, err
 	}
@@ -122,35 +127,24 @@ func readCgroup(root, path string, v2 bool) (hypervisor.Stats, error) {
 		}
 		return filepath.Join(root, controller, path)
 	}
-	if _, err := os.Stat(dir("memory")); err != nil {
+	// The first file tells whether there is a guest; what else can't be read counts
+	// as nothing, since it may be ending.
+	key, usage := "total_inactive_file", "memory.usage_in_bytes"
+	if v2 {
+		key, usage = "inactive_file", "memory.current"
+	}
+	idle, err := kernelfile.Key(filepath.Join(dir("memory"), "memory.stat"), key)
+	if err != nil {
 		return s, fmt.Errorf("%w: it has no cgroup", hypervisor.ErrNoGuest)
 	}
-	memory := readKeys(filepath.Join(dir("memory"), "memory.stat"))
+	s.MemoryBytes, _ = kernelfile.Int(filepath.Join(dir("memory"), usage))
+	s.MemoryBytes = max(0, s.MemoryBytes-idle)
 	if v2 {
-		s.CPUNanoseconds = readKeys(filepath.Join(dir("cpu"), "cpu.stat"))["usage_usec"] * 1000
-		s.MemoryBytes = readInt(filepath.Join(dir("memory"), "memory.current")) - memory["inactive_file"]
+		micros, _ := kernelfile.Key(filepath.Join(dir("cpu"), "cpu.stat"), "usage_usec")
+		s.CPUNanoseconds = micros * 1000
 	} else {
-		s.CPUNanoseconds = readInt(filepath.Join(dir("cpuacct"), "cpuacct.usage"))
-		s.MemoryBytes = readInt(filepath.Join(dir("memory"), "memory.usage_in_bytes")) - memory["total_inactive_file"]
+		s.CPUNanoseconds, _ = kernelfile.Int(filepath.Join(dir("cpuacct"), "cpuacct.usage"))
 	}
-	s.MemoryBytes = max(0, s.MemoryBytes)
-	s.Pids = readInt(filepath.Join(dir("pids"), "pids.current"))
+	s.Pids, _ = kernelfile.Int(filepath.Join(dir("pids"), "pids.current"))
 	return s, nil
-}
-
-func readInt(path string) int64 {
-	raw, _ := os.ReadFile(path)
-	v, _ := strconv.ParseInt(strings.TrimSpace(string(raw)), 10, 64)
-	return v
-}
-
-func readKeys(path string) map[string]int64 {
-	raw, _ := os.ReadFile(path)
-	values := map[string]int64{}
-	for line := range strings.Lines(string(raw)) {
-		if f := strings.Fields(line); len(f) == 2 {
-			values[f[0]], _ = strconv.ParseInt(f[1], 10, 64)
-		}
-	}
-	return values
 }

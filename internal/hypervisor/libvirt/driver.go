@@ -56,10 +56,11 @@ type Driver struct {
 	conn  *connection
 	owner ids // QEMU's own user
 
-	mu    sync.Mutex
-	ready bool
-	virt  virt
-	stop  context.CancelFunc // of the logs' keeper
+	mu      sync.Mutex
+	ready   bool
+	scanned time.Time // when all processes were looked through and none was a machine
+	virt    virt
+	stop    context.CancelFunc // of the logs' keeper
 
 	consoles consoles
 	closed   sync.WaitGroup

@@ -136,7 +136,7 @@ func (d *Driver) List(ctx context.Context) ([]hypervisor.Guest, error) {
 	if err != nil {
 		return nil, err
 	}
-	running := Processes(d.cfg.CloudID)
+	running := d.running(len(all) > 0)
 	var guests []hypervisor.Guest
 	for id, h := range all {
 		guests = append(guests, d.guest(id, h, running[id]))
@@ -149,6 +149,24 @@ func (d *Driver) List(ctx context.Context) ([]hypervisor.Guest, error) {
 		}
 	}
 	return guests, nil
+}
+
+// scanEvery is how often a node that knows of no machine looks through all its
+// processes for one: each has a domain and a record from before it runs.
+const scanEvery = time.Minute
+
+// running finds the machines' processes.
+func (d *Driver) running(some bool) map[string]int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !some && !d.hasMachines() && time.Since(d.scanned) < scanEvery {
+		return nil
+	}
+	found := Processes(d.cfg.CloudID)
+	if d.scanned = time.Now(); len(found) > 0 {
+		d.scanned = time.Time{}
+	}
+	return found
 }
 
 // unused says that this node has run no machine since it started, and that no

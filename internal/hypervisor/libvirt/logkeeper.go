@@ -28,9 +28,11 @@ func (d *Driver) keepLogs(ctx context.Context) {
 	defer tick.Stop()
 	before, swept := -1, time.Time{}
 	for {
-		if now := d.logKeeper(); now != before || time.Since(swept) > keeperSweep {
-			before, swept = now, time.Now()
-			d.keepOrphanedLogs(ctx, now)
+		if d.hasMachines() {
+			if now := d.logKeeper(); now != before || time.Since(swept) > keeperSweep {
+				before, swept = now, time.Now()
+				d.keepOrphanedLogs(ctx, now)
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -38,6 +40,13 @@ func (d *Driver) keepLogs(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
+}
+
+// hasMachines reports that there is a machine whose log could be kept: each has a
+// record from before it is started.
+func (d *Driver) hasMachines() bool {
+	records, err := os.ReadDir(recordsDir(d.cfg))
+	return err != nil || len(records) > 0
 }
 
 func (d *Driver) keepOrphanedLogs(ctx context.Context, keeper int) {

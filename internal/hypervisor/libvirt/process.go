@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cloud/tenon/internal/kernelfile"
 )
 
 // DomainName is a machine's name in libvirt and on QEMU's command line.
@@ -40,8 +42,13 @@ func Processes(cloudID string) map[string]int {
 
 // machineOf is the instance that a process runs, or nothing.
 func machineOf(cloudID string, pid int) string {
-	raw, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
-	if err != nil || !bytes.HasPrefix(raw, []byte("/usr/bin/qemu-system-")) {
+	path, qemu := filepath.Join("/proc", strconv.Itoa(pid), "cmdline"), false
+	err := kernelfile.With(path, func(text []byte) { qemu = bytes.HasPrefix(text, []byte("/usr/bin/qemu-system-")) })
+	if err != nil || !qemu {
+		return "" // as nearly every process is
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
 		return ""
 	}
 	for _, arg := range strings.Split(string(raw), "\x00") {
