@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -18,7 +20,7 @@ import (
 )
 
 func devCommand() *cobra.Command {
-	var state string
+	var state, board, nodeHosts string
 	var clean bool
 	var simulated int
 	cmd := &cobra.Command{
@@ -33,13 +35,16 @@ second Ctrl-C doesn't wait.`,
 			if _, err := sim.Fleet(simulated); err != nil {
 				return fmt.Errorf("--simulate-nodes: %w", err)
 			}
+			if boards, err := sim.Names(nil); err != nil || !slices.Contains(boards, board) {
+				return fmt.Errorf("--board: there is no simulated board %q; there are %s", board, strings.Join(boards, ", "))
+			}
 			self, err := os.Executable()
 			if err != nil {
 				return fmt.Errorf("find own program: %w", err)
 			}
 			o := devcloud.Options{
 				State: state, Programs: filepath.Dir(self), Roots: devcloud.DefaultRoots, Setup: devSetup,
-				AdminPassword: os.Getenv("TENON_ADMIN_PASSWORD"), SimulatedNodes: simulated,
+				AdminPassword: os.Getenv("TENON_ADMIN_PASSWORD"), SimulatedNodes: simulated, Board: board, NodeHosts: nodeHosts,
 			}
 			console := devcloud.NewConsole(os.Stdout)
 			if clean {
@@ -51,7 +56,9 @@ second Ctrl-C doesn't wait.`,
 		},
 	}
 	cmd.Flags().StringVar(&state, "state", "var", "state folder")
+	cmd.Flags().StringVar(&board, "board", "local", "simulated board of the local node; not to be changed while anything holds a card of it")
 	cmd.Flags().IntVar(&simulated, "simulate-nodes", 12, fmt.Sprintf("simulated nodes beside the local one, 0 to %d", sim.FleetMax))
+	cmd.Flags().StringVar(&nodeHosts, "node-hosts", "", "more names and addresses for the node door's certificate, by comma, for nodes that reach it through a forwarder")
 	cmd.Flags().BoolVar(&clean, "clean", false, "stop this folder's cloud, delete all of it, and end")
 	return cmd
 }

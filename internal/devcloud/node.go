@@ -1,6 +1,7 @@
 package devcloud
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,7 +86,7 @@ func (s *Supervisor) agentService(o Options, join string) (Service, error) {
 			"TENON_AGENT_NAME=local",
 			"TENON_AGENT_CA_FILE="+s.nodeCA(),
 			"TENON_AGENT_JOIN_TOKEN_FILE="+path,
-			"TENON_AGENT_BOARD=sim:local",
+			"TENON_AGENT_BOARD=sim:"+cmp.Or(o.Board, "local"),
 			"TENON_AGENT_LOG_FORMAT=json",
 		),
 		StopSignal: syscall.SIGTERM,

@@ -35,6 +35,11 @@ type Options struct {
 	AdminPassword string
 	// SimulatedNodes is the size of the simulated fleet; 0: there is none.
 	SimulatedNodes int
+	// Board is the simulated board of the local node; empty: local.
+	Board string
+	// NodeHosts are more names and addresses for the certificate of the node door,
+	// by comma: those by which machines beyond a forwarder reach it.
+	NodeHosts string
 }
 
 // SetupInput is what Setup is given.
@@ -241,6 +246,7 @@ func (s *Supervisor) serveService(o Options) Service {
 			"TENON_MASTER_KEY_FILE=" + s.masterKey(),
 			"TENON_LISTEN=" + s.consoleAddress(),
 			"TENON_NODE_LISTEN=" + s.nodeAddress(),
+			"TENON_NODE_HOSTS=" + o.NodeHosts,
 		},
 		StopSignal: syscall.SIGTERM,
 		StopGrace:  8 * time.Second,

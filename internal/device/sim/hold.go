@@ -11,11 +11,14 @@ import (
 )
 
 // Device numbers: tty minors that no container gets by default. The first go to
-// whole cards by index, the rest to slices as they are made.
+// whole cards by index, the rest to slices as they are made. A board of many cards
+// has more slices than that: theirs lie past the last tty that there can be, where
+// a node is let through and answers that nothing is behind it.
 const (
 	major      = 4
 	firstMinor = 16
 	lastMinor  = 63
+	pastTTYs   = 256
 )
 
 // Prepare makes the devices of an instance. A container gets device nodes by
@@ -170,16 +173,15 @@ func (b *Board) minor(d nodewire.Device, mine []int) (int, error) {
 			used[m] = true
 		}
 	}
-	last := lastMinor
-	if b.cfg.CDIDir == "" { // nothing is handed over, so no number need exist
-		last = firstMinor + 16*len(b.cards)
-	}
-	for m := firstMinor + len(b.cards); m <= last; m++ {
+	for m := firstMinor + len(b.cards); m < pastTTYs+16*len(b.cards); m++ {
+		if m == lastMinor+1 {
+			m = pastTTYs // in between are serial lines
+		}
 		if !used[m] {
 			return m, nil
 		}
 	}
-	return 0, fmt.Errorf("all device numbers up to %d:%d are taken", major, last)
+	return 0, fmt.Errorf("all device numbers of major %d are taken", major)
 }
 
 // deviceUUID names a card, or the slice at a place; the same place has the same

@@ -81,6 +81,32 @@ func TestLocalBoardIsWhatItSays(t *testing.T) {
 	}
 }
 
+// TestEveryCardCut: eight cards of seven slices each have a device number of their
+// own for every slice, and none is a serial line of the host.
+func TestEveryCardCut(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	cfg.Board, cfg.Modes = "hgx-h100", map[int]string{}
+	for i := range 8 {
+		cfg.Modes[i] = "mig"
+	}
+	b := open(t, cfg)
+	owners := map[int]string{}
+	for _, g := range inventory(t, b) {
+		for slot := range 7 {
+			owner := fmt.Sprintf("inst_%d_%d", g.Index, slot)
+			if _, err := b.Prepare(context.Background(), ask(owner, 1, slice(g.UUID, "1g", slot, slot+1))); err != nil {
+				t.Fatal(err)
+			}
+			minor := b.state.Held[owner].Minors[0]
+			if other := owners[minor]; other != "" || minor > lastMinor && minor < pastTTYs {
+				t.Errorf("%s has number %d, which is another's (%q) or a serial line", owner, minor, other)
+			}
+			owners[minor] = owner
+		}
+	}
+}
+
 func TestHardwareLimitsHold(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -3,14 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"strconv"
-	"strings"
 	"time"
-)
 
-// ticksPerSecond is USER_HZ, which Linux fixes for every program.
-const ticksPerSecond = 100
+	"github.com/tenon-cloud/tenon/internal/proof/target"
+)
 
 // cost is what a process and its children have taken.
 type cost struct {
@@ -75,57 +71,12 @@ func (c *changer) cost(child string) cost {
 	if err != nil {
 		return cost{}
 	}
-	var out cost
-	for _, p := range append(children(pid), pid) {
-		s := stat(p)
-		if len(s) < 16 {
-			continue
-		}
-		fields := s[11:13] // utime, stime
-		if p == pid {
-			fields = s[11:15] // and those of children that have ended
-		}
-		for _, field := range fields {
-			n, _ := strconv.ParseInt(field, 10, 64)
-			out.cpu += time.Duration(n) * time.Second / ticksPerSecond
-		}
-		out.memory += proportional(p)
+	own, ended := target.CPU(pid)
+	out := cost{cpu: own + ended, memory: target.MemoryOf(pid).Proportional}
+	for _, p := range target.Children(pid) {
+		own, _ := target.CPU(p)
+		out.cpu += own
+		out.memory += target.MemoryOf(p).Proportional
 	}
 	return out
-}
-
-// stat is the fields of /proc/PID/stat after the name.
-func stat(pid int) []string {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return nil
-	}
-	_, rest, _ := strings.Cut(string(raw), ") ")
-	return strings.Fields(rest)
-}
-
-func children(pid int) []int {
-	var out []int
-	entries, _ := os.ReadDir("/proc")
-	for _, e := range entries {
-		if n, err := strconv.Atoi(e.Name()); err == nil {
-			if s := stat(n); len(s) > 1 && s[1] == strconv.Itoa(pid) {
-				out = append(out, n)
-			}
-		}
-	}
-	return out
-}
-
-// proportional is a process's memory, with what it shares divided among those
-// who share it.
-func proportional(pid int) int64 {
-	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
-	for line := range strings.Lines(string(raw)) {
-		if rest, ok := strings.CutPrefix(line, "Pss:"); ok {
-			kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
-			return kib << 10
-		}
-	}
-	return 0
 }
