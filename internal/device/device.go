@@ -6,6 +6,7 @@ package device
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/tenon-cloud/tenon/internal/nodewire"
@@ -53,9 +54,11 @@ type Request struct {
 	Devices    []nodewire.Device
 }
 
-// Grant is how one device reaches its guest: by the one field that is set.
+// Grant is how one device reaches its guest: by the one field that is set (Near
+// goes with CDI and Mediated).
 type Grant struct {
 	CDI      string     // fully qualified CDI name, for a container
+	Near     *int       // NUMA node of what is given by CDI or mediated; nil: unknown
 	Pass     []Function // PCI functions bound to vfio-pci: a card and its companions
 	Mediated string     // UUID of a mediated device, for a VM
 	Virtual  *Function  // an SR-IOV function with a vGPU type: it keeps its driver
@@ -90,6 +93,28 @@ func Pinning(grants []Grant, memoryMiB int64) time.Duration {
 		return 0
 	}
 	return time.Duration(memoryMiB>>10+int64(bytes>>30)) * pinsAGiB //nolint:gosec // far below
+}
+
+// NUMANodes are the nodes that grants are known to lie on, in order.
+func NUMANodes(grants []Grant) (out []int) {
+	add := func(n int) {
+		if n >= 0 && !slices.Contains(out, n) { // -1 is unknown, which is not node 0
+			out = append(out, n)
+		}
+	}
+	for _, g := range grants {
+		if g.Near != nil {
+			add(*g.Near)
+		}
+		for _, f := range g.Pass {
+			add(f.NUMANode)
+		}
+		if g.Virtual != nil {
+			add(g.Virtual.NUMANode)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // CDINames are the names among grants.

@@ -3,7 +3,9 @@ package host_test
 import (
 	"testing"
 
+	"github.com/tenon-cloud/tenon/internal/device"
 	"github.com/tenon-cloud/tenon/internal/device/nvml/simnvml"
+	"github.com/tenon-cloud/tenon/internal/device/pci/recorded"
 	"github.com/tenon-cloud/tenon/internal/nodewire"
 )
 
@@ -35,5 +37,40 @@ func TestARebootGivesASliceAnotherNameAtItsPlace(t *testing.T) {
 	g := w.mustGPU(card)
 	if before == after || len(g.Slices) != 1 || after != "tenon.test/gpu="+g.Slices[0].UUID || g.Slices[0].SlotStart != 4 || g.Slices[0].Owner != "inst-a" {
 		t.Errorf("it was %s and is %s of %+v", before, after, g.Slices)
+	}
+}
+
+// TestAGrantTellsItsNUMANode, and of a card that says -1 nothing: unknown is not
+// node 0.
+func TestAGrantTellsItsNUMANode(t *testing.T) {
+	t.Parallel()
+	near := func(g device.Grant) int {
+		if g.Near == nil {
+			return -1
+		}
+		return *g.Near
+	}
+	one, two := "0000:17:00.0", "0000:65:00.0"
+	w := newWorld(t, "a100", twoA100())
+	w.wish(nodewire.Card{PCIAddress: two, Mode: "mig"})
+	whole, sliced := w.prepare(container("inst-a", 1, w.wholes(one)...)), w.prepare(container("inst-b", 1, w.slice(two, "3g", 4, 8)))
+	if near(whole[0]) != 0 || near(sliced[0]) != 1 {
+		t.Errorf("a card on node 0 says %d, a slice of one on node 1 says %d", near(whole[0]), near(sliced[0]))
+	}
+	w = newWorld(t, "a100", twoA100())
+	w.m.Change(address(t, one), func(d *recorded.Device) { d.NUMA = -1 })
+	unknown := w.prepare(container("inst-a", 1, w.wholes(one)...))
+	if g := w.mustGPU(one); near(unknown[0]) != -1 || g.NUMANode != -1 {
+		t.Errorf("a card on no known node says %d, and is reported on %d", near(unknown[0]), g.NUMANode)
+	}
+	w = newWorld(t, "a100-mdev")
+	w.wish(nodewire.Card{PCIAddress: parted, Mode: "vgpu", VGPUType: "GRID A100D-20C"}, nodewire.Card{PCIAddress: mtty, Mode: "vgpu", VGPUType: "mtty-2"})
+	if g := w.prepare(vm("inst-a", 1, w.vgpu(parted, 0))); near(g[0]) != 0 {
+		t.Errorf("a mediated device on node 0 says %d", near(g[0]))
+	}
+	w = newWorld(t, "lab")
+	w.wish(nodewire.Card{PCIAddress: mtty, Mode: "vgpu", VGPUType: "mtty-2"})
+	if g := w.prepare(vm("inst-a", 1, w.vgpu(mtty, 0))); near(g[0]) != -1 {
+		t.Errorf("a parent that is no PCI function says %d", near(g[0]))
 	}
 }

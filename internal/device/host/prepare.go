@@ -226,7 +226,7 @@ func (b *Board) make(ctx context.Context, id string, h hold) ([]device.Grant, er
 			if err := b.makeMediated(ctx, *p.Mediated); err != nil {
 				return nil, err
 			}
-			grants[i].Mediated = p.Mediated.UUID
+			grants[i].Mediated, grants[i].Near = p.Mediated.UUID, b.near(p.Card)
 		case p.Virtual != nil:
 			f, err := b.makeVirtual(ctx, *p.Virtual)
 			if err != nil {
@@ -252,11 +252,24 @@ func (b *Board) make(ctx context.Context, id string, h hold) ([]device.Grant, er
 	n := 0
 	for i := range grants {
 		if len(grants[i].Pass) == 0 && grants[i].Virtual == nil && grants[i].Mediated == "" && n < len(names) {
-			grants[i].CDI = names[n]
+			grants[i].CDI, grants[i].Near = names[n], b.near(h.Parts[i].Card)
 			n++
 		}
 	}
 	return grants, nil
+}
+
+// near is the NUMA node of a card; nil: it is not known.
+func (b *Board) near(card string) *int {
+	a, err := pci.ParseAddress(card)
+	if err != nil || isSoft(a) {
+		return nil
+	}
+	f, err := pci.ReadFunction(b.cfg.Sys, a)
+	if err != nil || f.NUMANode < 0 {
+		return nil
+	}
+	return &f.NUMANode
 }
 
 func functionGrant(f pci.Function) device.Function {

@@ -39,6 +39,7 @@ type Config struct {
 	StateDir    string // survives a reboot: images, disks, logs
 	RunDir      string // does not: sockets, namespaces, mounts
 	CDISpecDirs []string
+	SysDir      string // the host's /sys; default: that
 	Image       image.Config
 	Network     *network.Network
 	LogCommand  []string     // program and first argument that run LogWriter; default: this program, "log-writer"
@@ -79,6 +80,9 @@ func New(cfg Config) (*Driver, error) {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
+	}
+	if cfg.SysDir == "" {
+		cfg.SysDir = "/sys"
 	}
 	if len(cfg.LogCommand) == 0 {
 		self, err := os.Executable()

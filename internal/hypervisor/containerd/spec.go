@@ -81,6 +81,7 @@ func (d *Driver) createContainer(ctx context.Context, spec hypervisor.Spec, img 
 	if len(homes) > 0 {
 		opts = append(opts, withoutBtrfs)
 	}
+	opts = append(opts, d.besideGPUs(spec)...)
 	return d.client.NewContainer(ctx, spec.ID,
 		client.WithContainerLabels(map[string]string{
 			labelEpoch: strconv.FormatInt(spec.Epoch, 10), labelGeneration: strconv.FormatInt(spec.Generation, 10),

@@ -18,6 +18,7 @@ import (
 	"github.com/tenon-cloud/tenon/internal/device"
 	"github.com/tenon-cloud/tenon/internal/device/pci"
 	"github.com/tenon-cloud/tenon/internal/hypervisor"
+	"github.com/tenon-cloud/tenon/internal/hypervisor/numa"
 	"github.com/tenon-cloud/tenon/internal/nodewire"
 )
 
@@ -36,6 +37,7 @@ const (
 type given struct {
 	functions []device.Function // of one card, passed as they are
 	mediated  string
+	near      *int // NUMA node of a mediated device
 	virtual   bool
 }
 
@@ -47,7 +49,7 @@ func givenOf(grants []device.Grant) (out []given) {
 		case g.Virtual != nil:
 			out = append(out, given{functions: []device.Function{*g.Virtual}, virtual: true})
 		case g.Mediated != "":
-			out = append(out, given{mediated: g.Mediated})
+			out = append(out, given{mediated: g.Mediated, near: g.Near})
 		}
 	}
 	return out
@@ -55,40 +57,13 @@ func givenOf(grants []device.Grant) (out []given) {
 
 // node is the NUMA node of a device; -1: unknown, which is not node 0.
 func (g given) node() int {
-	if len(g.functions) == 0 {
-		return -1
+	switch {
+	case len(g.functions) > 0:
+		return g.functions[0].NUMANode
+	case g.near != nil:
+		return *g.near
 	}
-	return g.functions[0].NUMANode
-}
-
-// numaNode is what a machine may have of a node.
-type numaNode struct {
-	cpus    string // as the kernel lists them: 0-15,32-47
-	freeMiB int64
-}
-
-// readNode reads a node of the host.
-func (d *Driver) readNode(n int) (numaNode, error) {
-	dir := filepath.Join(d.sys(), "devices/system/node", "node"+strconv.Itoa(n))
-	cpus, err := os.ReadFile(filepath.Join(dir, "cpulist"))
-	if err != nil {
-		return numaNode{}, fmt.Errorf("read NUMA node %d: %w", n, err)
-	}
-	info, err := os.ReadFile(filepath.Join(dir, "meminfo"))
-	if err != nil {
-		return numaNode{}, fmt.Errorf("read NUMA node %d: %w", n, err)
-	}
-	out := numaNode{cpus: strings.TrimSpace(string(cpus))}
-	for line := range strings.SplitSeq(string(info), "\n") {
-		if f := strings.Fields(line); len(f) >= 4 && f[2] == "MemFree:" {
-			kib, _ := strconv.ParseInt(f[3], 10, 64) // the kernel's own number
-			out.freeMiB = kib >> 10
-		}
-	}
-	if out.cpus == "" {
-		return out, fmt.Errorf("read NUMA node %d: it has no CPUs", n)
-	}
-	return out, nil
+	return -1
 }
 
 func (d *Driver) sys() string {
@@ -226,18 +201,18 @@ func (d *Driver) follow(dom *libvirtxml.Domain, spec hypervisor.Spec, nodes []in
 	if spec.VCPU < cells {
 		cells = 1 // too few vCPUs for a guest node each
 	}
-	var info []numaNode
+	var info []numa.Node
 	var cpus []string
 	mode := "strict"
 	for _, n := range nodes {
-		at, err := d.readNode(n)
+		at, err := numa.Read(d.sys(), n)
 		if err != nil {
 			return nil, err
 		}
-		if at.freeMiB < spec.MemoryMiB/int64(len(nodes)) {
+		if at.FreeMiB < spec.MemoryMiB/int64(len(nodes)) {
 			mode = "preferred" // strictly, the guest would be killed for memory
 		}
-		info, cpus = append(info, at), append(cpus, at.cpus)
+		info, cpus = append(info, at), append(cpus, at.CPUs)
 	}
 	dom.VCPU.CPUSet = strings.Join(cpus, ",")
 	dom.NUMATune = &libvirtxml.DomainNUMATune{Memory: &libvirtxml.DomainNUMATuneMemory{Mode: mode, Nodeset: join(nodes)}}
@@ -258,7 +233,7 @@ func (d *Driver) follow(dom *libvirtxml.Domain, spec hypervisor.Spec, nodes []in
 		})
 		dom.NUMATune.MemNodes = append(dom.NUMATune.MemNodes, libvirtxml.DomainNUMATuneMemNode{CellID: uint(i), Mode: mode, Nodeset: strconv.Itoa(n)}) //nolint:gosec // a handful
 		for k := range count {
-			dom.CPUTune.VCPUPin = append(dom.CPUTune.VCPUPin, libvirtxml.DomainCPUTuneVCPUPin{VCPU: uint(vcpu + k), CPUSet: info[i].cpus}) //nolint:gosec // a handful
+			dom.CPUTune.VCPUPin = append(dom.CPUTune.VCPUPin, libvirtxml.DomainCPUTuneVCPUPin{VCPU: uint(vcpu + k), CPUSet: info[i].CPUs}) //nolint:gosec // a handful
 		}
 		vcpu, memory = vcpu+count, memory-mib
 		index := uint(i + 1) //nolint:gosec // a handful

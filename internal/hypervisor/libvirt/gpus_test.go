@@ -172,3 +172,22 @@ func TestAStartMayTakeLongerWithGPUs(t *testing.T) {
 		t.Errorf("64 GiB and a region of 256: %s", got)
 	}
 }
+
+// TestAMachineFollowsAMediatedDevice as it follows a card, and one on no known node
+// pins nothing: unknown is not node 0.
+func TestAMachineFollowsAMediatedDevice(t *testing.T) {
+	t.Parallel()
+	d := testDriver(t)
+	d.cfg.SysDir = hostWith(t, nodes(2))
+	one := 1
+	for _, c := range []struct {
+		near *int
+		want bool
+	}{{&one, true}, {nil, false}} {
+		text, err := d.domain(gpuSpec(2, 4096, device.Grant{Mediated: "48ac3d9d-5366-5f65-8bb3-4e6232a0d043", Near: c.near}), network.Attachment{}, virt{mode: virtKVM})
+		pinned := strings.Contains(text, `cpuset="16-31,80-95"`) && strings.Contains(text, `<memory mode="strict" nodeset="1">`)
+		if err != nil || pinned != c.want || !c.want && (strings.Contains(text, "cpuset=") || strings.Contains(text, "<numatune>")) {
+			t.Errorf("pinned %v (%v)\n%s", pinned, err, text)
+		}
+	}
+}
