@@ -1,6 +1,7 @@
 // Command tenon-agent makes a machine a node of a Tenon cloud.
 //
 //	tenon-agent [run] [flags]   take assignments and make this node so
+//	tenon-agent check [-json] [flags]   say whether this machine can be a node, and how to mend what it can't
 //	tenon-agent purge [flags]   end and remove everything that this cloud runs here
 //	tenon-agent virtlogd|libvirtd [flags]   become this node's private libvirt daemon, in a mount namespace of its own
 //	tenon-agent watchdog [flags]   end what may not run without contact when the agent can't
@@ -40,6 +41,8 @@ func main() {
 	switch command {
 	case "version":
 		fmt.Println("tenon-agent", version)
+	case "check":
+		exit(check(ctx, args, os.Getenv, os.Stdout))
 	case "run", "purge", "containerd-config", "watchdog", "virtlogd", "libvirtd":
 		cfg, err := readConfig(args, os.Getenv)
 		if errors.Is(err, flag.ErrHelp) {
@@ -70,7 +73,7 @@ func main() {
 		}
 		exit(runFleet(ctx, cfg))
 	default:
-		exit(fmt.Errorf("there is no command %q; there are run, purge, containerd-config, watchdog, virtlogd, libvirtd, fleet and version", command))
+		exit(fmt.Errorf("there is no command %q; there are run, check, purge, containerd-config, watchdog, virtlogd, libvirtd, fleet and version", command))
 	}
 }
 

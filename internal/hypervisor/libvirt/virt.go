@@ -54,19 +54,39 @@ func chooseVirt(ctx context.Context, cfg Config) virt {
 	if raw, err := os.ReadFile(cache); err == nil && json.Unmarshal(raw, &kept) == nil && kept.Mode != "" {
 		return virt{kept.Mode, kept.Why}
 	}
-	v := virt{virtKVM, "a probe guest ran"}
-	owner, err := lookupUser(qemuUser)
-	if err == nil {
-		err = probeKVM(ctx, cfg.RunDir, owner)
-	}
-	if err != nil {
-		v = virt{virtTCG, "emulated: " + err.Error()}
-	}
+	v := probe(ctx, cfg.RunDir)
 	kept.Mode, kept.Why = v.mode, v.why
 	if raw, err := json.Marshal(kept); err == nil {
 		_ = os.WriteFile(cache, raw, 0o600) // lost: it is asked again
 	}
 	return v
+}
+
+func probe(ctx context.Context, dir string) virt {
+	owner, err := lookupUser(qemuUser)
+	if err == nil {
+		err = probeKVM(ctx, dir, owner)
+	}
+	if err != nil {
+		return virt{virtTCG, "emulated: " + err.Error()}
+	}
+	return virt{virtKVM, "a probe guest ran"}
+}
+
+// Probe says how machines would run on this host, and why so, by a guest that it
+// runs with a file in a folder that QEMU's user can reach.
+func Probe(ctx context.Context, dir string) (mode, why string) {
+	if _, err := os.Stat("/dev/kvm"); err != nil {
+		return virtTCG, "emulated: this host has no /dev/kvm"
+	}
+	v := probe(ctx, dir)
+	return v.mode, v.why
+}
+
+// HasUser reports whether the user is there as which machines run.
+func HasUser() bool {
+	_, err := lookupUser(qemuUser)
+	return err == nil
 }
 
 // probeKVM runs a guest as machines are run: as QEMU's own user.
