@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -135,5 +136,27 @@ func TestUsageIsWhatTheSegmentsSay(t *testing.T) {
 	_, err := h.Usage(ctx, h.admin, "default", app.UsageQuery{From: day, To: day, GroupBy: "moon"})
 	if p := wantCode(t, "bad", err, cloud.KindInvalid, "invalid"); len(p.Fields) != 2 {
 		t.Errorf("fields %+v", p.Fields)
+	}
+}
+
+// Case C10: one slice under two drivers' names is one SKU, one price, and as much
+// of a quota.
+func TestC10ASliceCountsTheSameUnderEveryName(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	ctx := t.Context()
+	var before int64
+	for i, name := range []string{"3g.39gb", "3g.40gb", "3g"} {
+		shape := cloud.Shape{GPUCount: 1, GPUModel: "h100-80gb", GPUMode: cloud.ModeMIG, GPUProfile: name, VCPU: 1, MemoryMiB: 512, DiskMiB: 1024}
+		f, err := h.FlavorCreate(ctx, h.admin, app.FlavorInput{Name: fmt.Sprintf("half-%d", i), Shape: shape})
+		if err != nil || f.Shape.GPUProfile != "3g" || !f.Priced {
+			t.Fatalf("%s: %+v, %v", name, f, err)
+		}
+		must(h.InstanceCreate(ctx, h.admin, "default", app.InstanceInput{Name: fmt.Sprintf("i%d", i), Image: "debian-12", Flavor: f.Name}))
+		now := used(t, h, h.admin, "default", cloud.QuotaGPUMilli)
+		if now-before != 500 {
+			t.Errorf("%s takes %d of a quota in thousandths of a card, want 500", name, now-before)
+		}
+		before = now
 	}
 }

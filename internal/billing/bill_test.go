@@ -75,6 +75,7 @@ func TestC10TheNameChangesNoPrice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	costs := map[int64]bool{}
 	for _, spelling := range []string{"3g.39gb", "3g.40gb"} {
 		class, err := m.Class(spelling)
 		if err != nil {
@@ -82,7 +83,12 @@ func TestC10TheNameChangesNoPrice(t *testing.T) {
 		}
 		if micros, missing := HourlyMicros(withModel(h100(1), m.Key, class), FirstPrices(day), clock("10:00")); micros == 0 || len(missing) > 0 {
 			t.Errorf("%s costs %d, without a price: %v", spelling, micros, missing)
+		} else {
+			costs[micros] = true
 		}
+	}
+	if len(costs) != 1 {
+		t.Errorf("one slice has several prices: %v", costs)
 	}
 }
 

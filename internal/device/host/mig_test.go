@@ -151,6 +151,15 @@ func TestC10TheSameLayoutUnderAnotherDriversNames(t *testing.T) {
 		if shape(res) != "4g@0 3g@4" || res.Wish != "" {
 			t.Errorf("%v: %s, %q", spelt, shape(res), res.Wish)
 		}
+		// The driver is replaced under a layout that is there: it stays, untouched.
+		before := len(d.Log())
+		if err := d.Spell(card, map[string]string{"3g": "3g.41gb", "4g": "4g.41gb"}); err != nil {
+			t.Fatal(err)
+		}
+		res = apply(t, d, s, "boot-1", layout(fourThree...))
+		if shape(res) != "4g@0 3g@4" || res.Wish != "" || len(res.Missing) > 0 || len(d.Log()) != before {
+			t.Errorf("%v, then spelt otherwise: %s, %q, %v", spelt, shape(res), res.Wish, d.Log()[before:])
+		}
 	}
 }
 

@@ -81,6 +81,9 @@ func TestWhatCanNotBeReadHidesNoVirtualFunction(t *testing.T) {
 		if len(inv.Cards) != c.cards || len(inv.Unknown) != c.unknown || slices.ContainsFunc(inv.Cards, func(c pci.Card) bool { return c.Whole.OK }) {
 			t.Errorf("%s unreadable: %s", c.file, table(inv))
 		}
+		if c.cards == 1 && !inv.Cards[0].Partitioned {
+			t.Errorf("%s unreadable: the card passes for one that is not cut", c.file)
+		}
 	}
 	m := host(t, "16:02.0 class=060400 id=8086:347a driver=pcieport group=1",
 		"17:00.0 under=16:02.0 class=030200 id=10de:20f1 group=2 vfs=16/4/1/20f1 reset=flr")

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/tenon-cloud/tenon/internal/device/host"
+	"github.com/tenon-cloud/tenon/internal/gpu"
 )
 
 // CrashAt has the process die at the n-th point from now; 0: never.
@@ -50,6 +51,26 @@ func (d *Driver) Change(address string, change func(c *host.DriverCard)) {
 			change(&c.DriverCard)
 		}
 	}
+}
+
+// Spell has the driver spell a card's profiles in another way, as another version
+// of it does.
+func (d *Driver) Spell(address string, spelt map[string]string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.cards {
+		if c.Card.PCIAddress != address {
+			continue
+		}
+		model, err := gpu.ModelByKey(c.Model)
+		if err != nil {
+			return err
+		}
+		if c.profiles, err = profiles(model, spelt); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Lose takes a card off the bus, or puts it back.
