@@ -134,7 +134,7 @@ func (n *node) take(w *want, picks []pick) (undo func()) {
 
 // assignment names what was picked.
 func (n *node) assignment(w *want, picks []pick) Assignment {
-	a := Assignment{NodeID: n.src.ID}
+	a := Assignment{NodeID: n.src.ID, Topology: n.words(picks)}
 	for _, p := range picks {
 		c := &n.gpus[p.card]
 		d := Device{GPUID: c.src.ID, Mode: w.shape.GPUMode, Profile: w.shape.GPUProfile, Slots: gpu.WholeSlots}

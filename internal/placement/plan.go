@@ -24,6 +24,9 @@ type Decision struct {
 type Assignment struct {
 	NodeID  cloud.NodeID
 	Devices []Device // sorted by card, then slots: the order in which claims are inserted
+	// Topology says for a person how whole cards lie to each other; empty: nothing is
+	// known of that.
+	Topology string
 }
 
 // Device is one card or slice.

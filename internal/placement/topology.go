@@ -1,8 +1,10 @@
 package placement
 
 import (
+	"fmt"
 	"math/bits"
 	"slices"
+	"strings"
 )
 
 // topology is how a node's cards are joined.
@@ -115,6 +117,50 @@ func (t *topology) cost(set, free []int) cost {
 	}
 	c.unlinked = len(set)*(len(set)-1)/2 - linked/2
 	return c
+}
+
+// words says how the chosen whole cards lie to each other.
+func (n *node) words(picks []pick) string {
+	if n.topology == nil || len(picks) == 0 || picks[0].start >= 0 {
+		return ""
+	}
+	var set, nodes []int
+	for _, p := range picks {
+		set = append(set, p.card)
+		if at := n.topology.numa[p.card]; at >= 0 && !slices.Contains(nodes, at) {
+			nodes = append(nodes, at)
+		}
+	}
+	slices.Sort(nodes)
+	var out []string
+	links := n.topology.links
+	switch {
+	case len(set) == 1 && links[set[0]] != 0 && !n.anyFree(links[set[0]]):
+		out = append(out, "the GPUs that it has NVLink to are in use")
+	case len(set) == 1:
+	case n.topology.cost(set, set).unlinked == 0:
+		out = append(out, "joined by NVLink")
+	case slices.ContainsFunc(links, func(l uint64) bool { return l != 0 }):
+		out = append(out, "not all joined by NVLink")
+	}
+	switch len(nodes) {
+	case 0:
+	case 1:
+		out = append(out, fmt.Sprintf("on NUMA node %d", nodes[0]))
+	default:
+		out = append(out, fmt.Sprintf("on NUMA nodes %s", strings.Trim(fmt.Sprint(nodes), "[]")))
+	}
+	return strings.Join(out, ", ")
+}
+
+// anyFree reports whether one of some cards is free.
+func (n *node) anyFree(of uint64) bool {
+	for i := range n.gpus {
+		if i < 64 && of&(1<<i) != 0 && n.gpus[i].ready && n.gpus[i].used.Mask == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func mask(set []int) uint64 {

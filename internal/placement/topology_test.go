@@ -172,3 +172,33 @@ func TestC22WhateverTheBoard(t *testing.T) {
 		}
 	})
 }
+
+func TestAPlaceSaysHowItsCardsLie(t *testing.T) {
+	t.Parallel()
+	numa := func(n Node, nodes ...int) Node {
+		for i := range nodes {
+			n.GPUs[i].NUMANode = nodes[i]
+		}
+		return n
+	}
+	pairs, single := []int{1, 0, 3, 2}, []int{-1, -1, -1, -1}
+	for _, c := range []struct {
+		node  Node
+		count int
+		want  string
+	}{
+		{numa(joined(1, pairs), 0, 0, 1, 1), 2, "joined by NVLink, on NUMA node 0"},
+		{numa(joined(1, pairs, 0), 0, 0, 1, 1), 1, "the GPUs that it has NVLink to are in use, on NUMA node 0"},
+		{numa(joined(1, pairs), 0, 0, 1, 1), 1, "on NUMA node 0"},
+		{numa(joined(1, pairs), 0, 0, 1, 1), 4, "not all joined by NVLink, on NUMA nodes 0 1"},
+		{numa(joined(1, single), 1, -1, -1, -1), 2, "on NUMA node 1"},
+		{joined(1, single), 2, ""}, // nothing is known
+	} {
+		if d := one(t, []Node{c.node}, whole(1, c.count)); d.Refusal != nil || d.Members[0].Topology != c.want {
+			t.Errorf("asked for %d: %+v, want %q", c.count, d, c.want)
+		}
+	}
+	if d := one(t, []Node{numa(newNode(1, holding()), 0)}, slice(1, "1g")); d.Members[0].Topology != "" {
+		t.Errorf("a slice: %q", d.Members[0].Topology)
+	}
+}

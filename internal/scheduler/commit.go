@@ -150,7 +150,11 @@ func place(ctx context.Context, tx *postgres.Tx, l postgres.PlacementLocked, lis
 		inst.Progress, inst.ExitCode, inst.StartedAt = nil, nil, nil
 		none := ""
 		inst.LastLines, inst.Address = &none, ""
-		event := postgres.InstanceEvent(&inst, "placed", "a place was found", l.Now, map[string]any{"node_id": p.place.NodeID.String()})
+		found := "a place was found"
+		if why := p.place.Topology; why != "" {
+			found += ": " + why
+		}
+		event := postgres.InstanceEvent(&inst, "placed", found, l.Now, map[string]any{"node_id": p.place.NodeID.String()})
 		placed, moved, events = append(placed, inst.ID), append(moved, inst), append(events, event)
 		nodes[p.place.NodeID] = true
 		projects[inst.ProjectID] = true

@@ -40,6 +40,9 @@ func TestC22PairsFromTheReportToTheClaim(t *testing.T) {
 	if got, want := asks(1), []int{peer[first[0]]}; !slices.Equal(got, want) {
 		t.Errorf("with %v in use one gets %v, want %v", first, got, want)
 	}
+	if got := looptest.One[string](t, w, `SELECT string_agg(message, '|' ORDER BY seq) FROM event WHERE verb = 'placed'`); got != "a place was found|a place was found: the GPUs that it has NVLink to are in use" {
+		t.Errorf("their events say %q", got)
+	}
 	if got := asks(2); len(got) != 2 || peer[got[0]] != got[1] {
 		t.Errorf("two get %v, which is no pair", got)
 	}
