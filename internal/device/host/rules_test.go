@@ -133,6 +133,12 @@ func TestPersistenceAndRowsAreAsTheyWere(t *testing.T) {
 	d.Change(near, func(c *host.DriverCard) { c.ECC.Current, c.ECC.Pending = false, false })
 	w.release("inst-a", 2)
 	w.wants(near, nodewire.GPUQuarantined, "ECC is not on")
+	d.Change(near, func(c *host.DriverCard) { c.ECC.Current, c.ECC.Pending = true, true })
+	w.wish(nodewire.Card{PCIAddress: near, Mode: "whole", Recover: 1})
+	w.prepare(vm("inst-a", 3, w.wholes(near)...))
+	d.Change(near, func(c *host.DriverCard) { c.Remap.Pending = true })
+	w.release("inst-a", 3) // whose reset changes nothing
+	w.wants(near, nodewire.GPUQuarantined, "waits to be replaced")
 }
 
 // A card that needs a reset and that nobody holds has no release to wait for; one
@@ -271,4 +277,61 @@ type watched struct {
 func (w watched) WriteFile(name string, data []byte) error {
 	w.before(name)
 	return w.killable.WriteFile(name, data)
+}
+
+// Of each mode, one kind of guest is refused whatever the control plane says.
+func TestWhichKindTakesWhat(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a100", twoA100())
+	w.wish(nodewire.Card{PCIAddress: near, Mode: "shared", Shares: 2}, nodewire.Card{PCIAddress: far, Mode: "mig"})
+	share := nodewire.Device{GPUUUID: w.mustGPU(near).UUID, Mode: "shared", Profile: "share", SlotStart: 0, SlotEnd: 1}
+	w.refused(vm("inst-a", 1, share), true, "a share is a container's")
+	w.refused(vm("inst-a", 1, w.slice(far, "1g", 0, 1)), true, "no PCI function")
+	w.prepare(container("inst-a", 1, share, w.slice(far, "1g", 0, 1)))
+	w.refused(container("inst-b", 1, w.wholes(far)...), true, "mode mig, not whole")
+	w = newWorld(t, "a100-vgpu")
+	w.wish(nodewire.Card{PCIAddress: parted, Mode: "vgpu", VGPUType: "GRID A100D-20C"})
+	w.refused(container("inst-a", 1, w.vgpu(parted, 0)), true, "a vGPU is a virtual machine's")
+	w.refused(vm("inst-a", 1, w.wholes(parted)...), true, "mode vgpu, not whole")
+}
+
+// A partition of NVSwitches ends with its guest wherever a crash comes between,
+// and is there again for a guest that stays when Fabric Manager was started anew.
+func TestNoCrashKeepsAPartition(t *testing.T) {
+	t.Parallel()
+	begin := func() (*fleet, *joined) {
+		j := &joined{parts: []host.FabricPartition{{ID: 0, GPUs: []host.FabricGPU{{Module: 3, PCIAddress: near}, {Module: 1}}}}}
+		w := newWorld(t, "a100", withDriver(simnvml.Card{Model: "a100-80gb", PCIAddress: near, Module: 3}, simnvml.Card{Model: "a100-80gb", PCIAddress: far, Module: 1}),
+			func(w *world) { w.cfg.Fabric = j })
+		return &fleet{world: w}, j
+	}
+	for _, starting := range []bool{true, false} {
+		for at := 1; ; at++ {
+			f, j := begin()
+			want := vm("inst-a", 1, f.wholes(near, far)...)
+			act := func() { f.prepare(want) }
+			if !starting {
+				f.prepare(want)
+				act = func() { f.release("inst-a", 1) }
+			}
+			if !f.dies(at, act) {
+				if at < 10 || j.parts[0].Active != starting {
+					t.Errorf("starting %v: %d changes, active %v", starting, at, j.parts[0].Active)
+				}
+				break
+			}
+			f.open()
+			f.release("inst-a", 1) // as the agent asks again
+			if j.parts[0].Active {
+				t.Errorf("starting %v, killed at %d: still active", starting, at)
+			}
+		}
+	}
+	f, j := begin()
+	f.prepare(vm("inst-a", 1, f.wholes(near, far)...))
+	j.parts[0].Active = false
+	f.open()
+	if !j.parts[0].Active {
+		t.Error("its guest is there, and the partition is not")
+	}
 }
