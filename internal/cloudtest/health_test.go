@@ -18,9 +18,9 @@ import (
 	"github.com/tenon-cloud/tenon/internal/device/pci/recorded"
 )
 
-// hgx is a recorded host of eight H100s with the board that real cards have: what
-// its kernel and its driver say comes as they say it.
-type hgx struct {
+// metal is a recorded host with the board that real cards have: what its kernel and
+// its driver say comes as they say it.
+type metal struct {
 	t     *testing.T
 	m     *recorded.Model
 	d     *simnvml.Driver
@@ -30,9 +30,9 @@ type hgx struct {
 	lines int
 }
 
-func newHGX(t *testing.T) (*hgx, *host.Board) {
+func newMetal(t *testing.T, tree, model string) (*metal, *host.Board) {
 	t.Helper()
-	m, err := recorded.Tree("hgx-h100")
+	m, err := recorded.Tree(tree)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,11 +40,11 @@ func newHGX(t *testing.T) (*hgx, *host.Board) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &hgx{t: t, m: m, began: time.Now()}
+	h := &metal{t: t, m: m, began: time.Now()}
 	var cards []simnvml.Card
 	for _, c := range inv.Cards {
 		h.cards = append(h.cards, c.Function.Address.String())
-		cards = append(cards, simnvml.Card{Model: "h100-80gb", PCIAddress: c.Function.Address.String()})
+		cards = append(cards, simnvml.Card{Model: model, PCIAddress: c.Function.Address.String()})
 	}
 	if h.d, err = simnvml.New(cards...); err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func newHGX(t *testing.T) (*hgx, *host.Board) {
 }
 
 // kernel says a line.
-func (h *hgx) kernel(format string, args ...any) {
+func (h *metal) kernel(format string, args ...any) {
 	h.t.Helper()
 	h.lines++
 	if _, err := fmt.Fprintf(h.log, "4,%d,%d,-;"+format+"\n", append([]any{h.lines, time.Since(h.began).Microseconds()}, args...)...); err != nil {
@@ -72,7 +72,7 @@ func (h *hgx) kernel(format string, args ...any) {
 	}
 }
 
-func (h *hgx) change(card string, f func(d *recorded.Device)) {
+func (h *metal) change(card string, f func(d *recorded.Device)) {
 	a, err := pci.ParseAddress(card)
 	if err != nil {
 		h.t.Fatal(err)
@@ -95,7 +95,7 @@ func (n *names) Withdraw(context.Context, string) error { return nil }
 // back. Of facts.md part 4, a row at a time.
 func TestTheTableOfFaultsFromEndToEnd(t *testing.T) {
 	t.Parallel()
-	h, board := newHGX(t)
+	h, board := newMetal(t, "hgx-h100", "h100-80gb")
 	c := cloudtest.StartWith(t, cloudtest.Options{Cards: board})
 	ctx := within(t, 3*time.Minute)
 	acme := c.Tenant("acme")
@@ -275,4 +275,41 @@ func TestTheTableOfFaultsFromEndToEnd(t *testing.T) {
 	counts("it is given back and still out", 6, 1, 5)
 	recovered(fell)
 	counts("it is back", 7, 1, 6)
+}
+
+// TestACardThatNoVMCanHave shows an operator what of a host is offered, to whom, and
+// why not; a VM waits with the reason, and a container gets the card.
+func TestACardThatNoVMCanHave(t *testing.T) {
+	t.Parallel()
+	_, board := newMetal(t, "shared-nic", "a100-80gb")
+	c := cloudtest.StartWith(t, cloudtest.Options{Cards: board})
+	ctx := within(t, time.Minute)
+	acme := c.Tenant("acme")
+	eventually(t, "the node tells of it", func() bool {
+		n, err := c.Admin.NodeGet(ctx, c.NodeID)
+		return err == nil && len(n.GPUs) == 1 && len(n.Excluded) == 1
+	})
+	n, err := c.Admin.NodeGet(ctx, c.NodeID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x := n.Excluded[0]; x.PCIAddress != "0000:00:02.0" || !strings.Contains(x.Reason, "integrated graphics") {
+		t.Errorf("left out: %+v", x)
+	}
+	if g := n.GPUs[0]; g.State != "ready" || !g.NotForVM || !strings.Contains(g.Reason, "IOMMU group 1 also has 0000:02:00.0 (network, 8086:10fb), used by ixgbe") {
+		t.Errorf("offered: %+v", g)
+	}
+	f, err := c.Admin.FlavorCreate(ctx, api.FlavorCreate{Name: "one-a100", GPUCount: 1, GPUModel: "a100-80gb", GPUMode: "whole", VCPU: 1, MemoryMiB: 2048, DiskMiB: 8192})
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits, err := acme.InstanceCreate(ctx, "default", api.InstanceCreate{Name: "machine", Kind: "vm", Image: vmImage(t, c), Flavor: f.Name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the VM waits and says why", func() bool {
+		i, err := acme.InstanceGet(ctx, "default", waits.ID)
+		return err == nil && i.State == api.StateQueued && strings.Contains(i.Message, "not for virtual machines")
+	})
+	c.Running(acme.Client, api.InstanceCreate{Name: "container", Image: image(t, c), Flavor: f.Name})
 }
