@@ -91,8 +91,11 @@ func (p *Pool) Open(ctx context.Context) error {
 	defer p.opening.Unlock()
 	if p.Mounted() {
 		broken := p.Broken()
-		if broken == nil {
+		if broken == nil && p.ready() {
 			return nil
+		}
+		if broken == nil { // whoever mounted it was ended before it was done
+			return p.furnish(ctx, true)
 		}
 		if err := p.Close(); err != nil {
 			return fmt.Errorf("%w; it is mounted anew once no guest uses it", broken)
@@ -110,6 +113,18 @@ func (p *Pool) Open(ctx context.Context) error {
 	if _, err := tool(ctx, "mount", "-t", "btrfs", "-o", "loop,noatime,nodatacow,nodiscard", p.image, p.dir); err != nil {
 		return fmt.Errorf("mount disk pool %s, which holds this node's volumes: %w", p.image, err)
 	}
+	return p.furnish(ctx, grown)
+}
+
+// ready: the folder that is made last is there.
+func (p *Pool) ready() bool {
+	_, err := os.Stat(filepath.Join(p.dir, string(volumes)))
+	return err == nil
+}
+
+// furnish makes a pool that is mounted fit for use. The folder for volumes comes
+// last, so that its presence says that all else was done.
+func (p *Pool) furnish(ctx context.Context, grown bool) error {
 	if grown {
 		if _, err := tool(ctx, "btrfs", "filesystem", "resize", "max", p.dir); err != nil {
 			return err

@@ -258,3 +258,25 @@ func TestAPoolClosedToWritingIsMountedAnew(t *testing.T) {
 		t.Errorf("it took %d MiB", took)
 	}
 }
+
+// An agent that is ended between the mount and what follows must not leave a pool
+// in which nothing can be made.
+func TestAPoolWhoseMakingWasInterruptedIsFinished(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	s, p := newStore(t, 300)
+	if err := p.Open(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range []Kind{Layers, volumes} {
+		if err := os.Remove(filepath.Join(p.Dir(), string(k))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Open(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Ensure(ctx, home("vol_a", 16)); err != nil {
+		t.Error("no volume can be made: ", err)
+	}
+}
