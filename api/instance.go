@@ -22,7 +22,8 @@ type Shape struct {
 	GPUMode        string `json:"gpu_mode,omitempty" enum:"whole,mig,shared,vgpu"`
 	GPUProfile     string `json:"gpu_profile,omitempty" doc:"Class of the MIG profile: 1g, 1g+me, 1g2, 2g, 3g, 4g, 7g; share4 or vgpu8 for equal parts; whole for a card"`
 	GPUProfileName string `json:"gpu_profile_name,omitempty" doc:"As the driver spells it on this model: 1g.10gb"`
-	GPUMemoryMiB   int64  `json:"gpu_memory_mib,omitempty" doc:"Memory of one card or slice, by its share of the card's slots; the driver's own figure may be a little less"`
+	GPUMemoryMiB   int64  `json:"gpu_memory_mib,omitempty" doc:"Of a flavor: usable memory of one card or slice, the least that a driver tells of those there are; absent while none has told"`
+	GPUSMs         int    `json:"gpu_sms,omitempty" doc:"Of a flavor: streaming multiprocessors of a slice, likewise"`
 	VCPU           int    `json:"vcpu"`
 	MemoryMiB      int64  `json:"memory_mib"`
 	DiskMiB        int64  `json:"disk_mib" doc:"Limit of the writable layer"`

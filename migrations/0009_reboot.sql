@@ -32,3 +32,111 @@ BEGIN
     GRANT EXECUTE ON FUNCTION fleet_cards() TO tenon_api, tenon_system;
 END $$;
 -- +goose StatementEnd
+
+-- What slices have, as drivers tell it, by which flavors are described: the least
+-- that any card of the model has. No table of ours knows.
+ALTER TABLE gpu ADD COLUMN profiles jsonb NOT NULL DEFAULT '[]';
+GRANT UPDATE (profiles) ON gpu TO tenon_node;
+-- +goose StatementBegin
+CREATE FUNCTION gpu_figures() RETURNS TABLE (model text, profile text, memory_mib bigint, sms int)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public AS $$
+    SELECT g.model, f.profile, min(f.memory_mib), min(f.sms)
+    FROM gpu g JOIN node n ON n.id = g.node_id AND n.forgotten_at IS NULL
+    CROSS JOIN LATERAL (
+        SELECT 'whole' AS profile, g.memory_mib AS memory_mib, 0 AS sms
+        UNION ALL
+        SELECT p->>'profile', (p->>'memory_mib')::bigint, COALESCE((p->>'sms')::int, 0) FROM jsonb_array_elements(g.profiles) p
+    ) f
+    GROUP BY g.model, f.profile
+$$;
+DO $$
+BEGIN
+    REVOKE ALL ON FUNCTION gpu_figures() FROM PUBLIC;
+    GRANT EXECUTE ON FUNCTION gpu_figures() TO tenon_api, tenon_system;
+END $$;
+-- +goose StatementEnd
+
+-- Who held what of a card, and when: of every claim, also after it and the card have
+-- gone. Rows name the card by what it was, since nothing of theirs keeps it.
+CREATE TABLE gpu_stay (
+    id          uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+    gpu_id      uuid NOT NULL,
+    gpu_uuid    text NOT NULL,
+    claim_id    uuid NOT NULL,
+    org_id      uuid NOT NULL REFERENCES organisation,
+    instance_id uuid NOT NULL REFERENCES instance (id),
+    epoch       bigint NOT NULL,
+    mode        text NOT NULL,
+    geometry    text NOT NULL,
+    model       text NOT NULL,
+    profile     text NOT NULL,
+    slots       int4range NOT NULL,
+    started_at  timestamptz NOT NULL,
+    ended_at    timestamptz CHECK (ended_at >= started_at) -- NULL: it holds it
+);
+CREATE UNIQUE INDEX gpu_stay_open ON gpu_stay (claim_id) WHERE ended_at IS NULL;
+CREATE INDEX gpu_stay_gpu ON gpu_stay (gpu_id, started_at, id);
+CREATE INDEX gpu_stay_uuid ON gpu_stay (gpu_uuid, started_at);
+CREATE INDEX gpu_stay_instance ON gpu_stay (instance_id);
+INSERT INTO gpu_stay (gpu_id, gpu_uuid, claim_id, org_id, instance_id, epoch, mode, geometry, model, profile, slots, started_at)
+    SELECT g.id, g.uuid, c.id, c.org_id, c.instance_id, c.epoch, c.mode, c.geometry, g.model, c.profile, c.slots, c.created_at
+    FROM gpu_claim c JOIN gpu g ON g.id = c.gpu_id;
+-- +goose StatementBegin
+CREATE FUNCTION gpu_stay_keep() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public AS $$
+BEGIN
+    CASE TG_OP
+    WHEN 'DELETE' THEN
+        UPDATE gpu_stay s SET ended_at = GREATEST(s.started_at, now()) FROM was WHERE s.claim_id = was.id AND s.ended_at IS NULL;
+        RETURN NULL;
+    WHEN 'UPDATE' THEN -- a run that goes on in its place is another stay
+        UPDATE gpu_stay s SET ended_at = GREATEST(s.started_at, now()) FROM was JOIN made ON made.id = was.id AND made.epoch <> was.epoch
+            WHERE s.claim_id = was.id AND s.ended_at IS NULL;
+        INSERT INTO gpu_stay (gpu_id, gpu_uuid, claim_id, org_id, instance_id, epoch, mode, geometry, model, profile, slots, started_at)
+            SELECT g.id, g.uuid, c.id, c.org_id, c.instance_id, c.epoch, c.mode, c.geometry, g.model, c.profile, c.slots, now()
+            FROM made c JOIN was ON was.id = c.id AND was.epoch <> c.epoch JOIN gpu g ON g.id = c.gpu_id;
+        RETURN NULL;
+    ELSE
+        INSERT INTO gpu_stay (gpu_id, gpu_uuid, claim_id, org_id, instance_id, epoch, mode, geometry, model, profile, slots, started_at)
+            SELECT g.id, g.uuid, c.id, c.org_id, c.instance_id, c.epoch, c.mode, c.geometry, g.model, c.profile, c.slots, c.created_at
+            FROM made c JOIN gpu g ON g.id = c.gpu_id;
+        RETURN NULL;
+    END CASE;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER gpu_stay_made AFTER INSERT ON gpu_claim REFERENCING NEW TABLE AS made FOR EACH STATEMENT EXECUTE FUNCTION gpu_stay_keep();
+CREATE TRIGGER gpu_stay_moved AFTER UPDATE ON gpu_claim REFERENCING OLD TABLE AS was NEW TABLE AS made FOR EACH STATEMENT EXECUTE FUNCTION gpu_stay_keep();
+CREATE TRIGGER gpu_stay_over AFTER DELETE ON gpu_claim REFERENCING OLD TABLE AS was FOR EACH STATEMENT EXECUTE FUNCTION gpu_stay_keep();
+ALTER TABLE gpu_stay ENABLE ROW LEVEL SECURITY;
+CREATE POLICY operator ON gpu_stay FOR SELECT TO tenon_api USING ((SELECT is_operator()));
+CREATE POLICY system ON gpu_stay FOR SELECT TO tenon_system USING (true);
+GRANT SELECT ON gpu_stay TO tenon_api, tenon_system;
+
+-- Faults that an operator has a simulated card show: the last one and how many.
+ALTER TABLE gpu
+    ADD COLUMN faults bigint NOT NULL DEFAULT 0 CHECK (faults >= 0),
+    ADD COLUMN fault_xid int NOT NULL DEFAULT 0;
+GRANT UPDATE (faults, fault_xid) ON gpu TO tenon_api;
+CREATE INDEX gpu_faulted ON gpu (node_id) WHERE faults > 0;
+
+-- A card that was pulled for good leaves the count, as an operator says. What is
+-- held of it, or is there, is not forgotten.
+-- +goose StatementBegin
+CREATE FUNCTION gpu_forget(wanted uuid) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = public AS $$
+DECLARE at uuid;
+BEGIN
+    IF NOT is_operator() THEN
+        RAISE insufficient_privilege;
+    END IF;
+    DELETE FROM gpu g WHERE g.id = wanted AND g.state = 'missing' AND NOT EXISTS (SELECT FROM gpu_claim c WHERE c.gpu_id = g.id) RETURNING g.node_id INTO at;
+    IF at IS NULL THEN
+        RETURN false;
+    END IF;
+    UPDATE node SET generation = generation + 1 WHERE id = at;
+    RETURN true;
+END $$;
+DO $$
+BEGIN
+    REVOKE ALL ON FUNCTION gpu_forget(uuid), gpu_stay_keep() FROM PUBLIC;
+    GRANT EXECUTE ON FUNCTION gpu_forget(uuid) TO tenon_api;
+END $$;
+-- +goose StatementEnd

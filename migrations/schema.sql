@@ -130,6 +130,61 @@ CREATE FUNCTION public.fleet_kinds() RETURNS TABLE(node_id uuid, kinds text[])
     SET search_path TO 'public'
     AS $$ SELECT id, kinds FROM node $$;
 
+CREATE FUNCTION public.gpu_figures() RETURNS TABLE(model text, profile text, memory_mib bigint, sms integer)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'public'
+    AS $$
+    SELECT g.model, f.profile, min(f.memory_mib), min(f.sms)
+    FROM gpu g JOIN node n ON n.id = g.node_id AND n.forgotten_at IS NULL
+    CROSS JOIN LATERAL (
+        SELECT 'whole' AS profile, g.memory_mib AS memory_mib, 0 AS sms
+        UNION ALL
+        SELECT p->>'profile', (p->>'memory_mib')::bigint, COALESCE((p->>'sms')::int, 0) FROM jsonb_array_elements(g.profiles) p
+    ) f
+    GROUP BY g.model, f.profile
+$$;
+
+CREATE FUNCTION public.gpu_forget(wanted uuid) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'public'
+    AS $$
+DECLARE at uuid;
+BEGIN
+    IF NOT is_operator() THEN
+        RAISE insufficient_privilege;
+    END IF;
+    DELETE FROM gpu g WHERE g.id = wanted AND g.state = 'missing' AND NOT EXISTS (SELECT FROM gpu_claim c WHERE c.gpu_id = g.id) RETURNING g.node_id INTO at;
+    IF at IS NULL THEN
+        RETURN false;
+    END IF;
+    UPDATE node SET generation = generation + 1 WHERE id = at;
+    RETURN true;
+END $$;
+
+CREATE FUNCTION public.gpu_stay_keep() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'public'
+    AS $$
+BEGIN
+    CASE TG_OP
+    WHEN 'DELETE' THEN
+        UPDATE gpu_stay s SET ended_at = GREATEST(s.started_at, now()) FROM was WHERE s.claim_id = was.id AND s.ended_at IS NULL;
+        RETURN NULL;
+    WHEN 'UPDATE' THEN -- a run that goes on in its place is another stay
+        UPDATE gpu_stay s SET ended_at = GREATEST(s.started_at, now()) FROM was JOIN made ON made.id = was.id AND made.epoch <> was.epoch
+            WHERE s.claim_id = was.id AND s.ended_at IS NULL;
+        INSERT INTO gpu_stay (gpu_id, gpu_uuid, claim_id, org_id, instance_id, epoch, mode, geometry, model, profile, slots, started_at)
+            SELECT g.id, g.uuid, c.id, c.org_id, c.instance_id, c.epoch, c.mode, c.geometry, g.model, c.profile, c.slots, now()
+            FROM made c JOIN was ON was.id = c.id AND was.epoch <> c.epoch JOIN gpu g ON g.id = c.gpu_id;
+        RETURN NULL;
+    ELSE
+        INSERT INTO gpu_stay (gpu_id, gpu_uuid, claim_id, org_id, instance_id, epoch, mode, geometry, model, profile, slots, started_at)
+            SELECT g.id, g.uuid, c.id, c.org_id, c.instance_id, c.epoch, c.mode, c.geometry, g.model, c.profile, c.slots, c.created_at
+            FROM made c JOIN gpu g ON g.id = c.gpu_id;
+        RETURN NULL;
+    END CASE;
+END $$;
+
 CREATE FUNCTION public.gpu_wish_guard() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'public'
@@ -498,8 +553,12 @@ CREATE TABLE public.gpu (
     recover bigint DEFAULT 0 NOT NULL,
     settled boolean GENERATED ALWAYS AS (((wish_reason = ''::text) AND (said_generation >= wish_generation) AND ((desired_mode IS NULL) OR ((desired_mode = mode) AND ((desired_geometry = geometry) OR ((desired_vgpu_type <> ''::text) AND (geometry ~ '^vgpu[0-9]+$'::text))))))) STORED NOT NULL,
     not_for_vm boolean DEFAULT false NOT NULL,
+    profiles jsonb DEFAULT '[]'::jsonb NOT NULL,
+    faults bigint DEFAULT 0 NOT NULL,
+    fault_xid integer DEFAULT 0 NOT NULL,
     CONSTRAINT gpu_desired_layout_check CHECK ((jsonb_typeof(desired_layout) = 'array'::text)),
     CONSTRAINT gpu_device_check CHECK ((device ~ '^([0-9a-f]{4})?$'::text)),
+    CONSTRAINT gpu_faults_check CHECK ((faults >= 0)),
     CONSTRAINT gpu_memory_mib_check CHECK ((memory_mib > 0)),
     CONSTRAINT gpu_mode_check CHECK ((mode = ANY (ARRAY['whole'::text, 'mig'::text, 'shared'::text, 'vgpu'::text]))),
     CONSTRAINT gpu_modes_check CHECK ((modes <@ '{whole,mig,shared,vgpu}'::text[])),
@@ -548,6 +607,24 @@ CREATE TABLE public.gpu_incident (
     CONSTRAINT gpu_incident_action_check CHECK ((action = ANY (ARRAY['none'::text, 'needs_reset'::text, 'out'::text]))),
     CONSTRAINT gpu_incident_id_check CHECK (((length(id) >= 1) AND (length(id) <= 100))),
     CONSTRAINT gpu_incident_kind_check CHECK ((kind ~ '^[a-z][a-z0-9_]{0,59}$'::text))
+);
+
+CREATE TABLE public.gpu_stay (
+    id uuid DEFAULT gen_random_uuid() NOT NULL,
+    gpu_id uuid NOT NULL,
+    gpu_uuid text NOT NULL,
+    claim_id uuid NOT NULL,
+    org_id uuid NOT NULL,
+    instance_id uuid NOT NULL,
+    epoch bigint NOT NULL,
+    mode text NOT NULL,
+    geometry text NOT NULL,
+    model text NOT NULL,
+    profile text NOT NULL,
+    slots int4range NOT NULL,
+    started_at timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone,
+    CONSTRAINT gpu_stay_check CHECK ((ended_at >= started_at))
 );
 
 CREATE TABLE public.idempotency (
@@ -970,6 +1047,9 @@ ALTER TABLE ONLY public.gpu
 ALTER TABLE ONLY public.gpu
     ADD CONSTRAINT gpu_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY public.gpu_stay
+    ADD CONSTRAINT gpu_stay_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY public.idempotency
     ADD CONSTRAINT idempotency_pkey PRIMARY KEY (org_id, actor_id, key);
 
@@ -1114,11 +1194,21 @@ CREATE UNIQUE INDEX gpu_claim_media ON public.gpu_claim USING btree (gpu_id) WHE
 
 CREATE INDEX gpu_claim_org ON public.gpu_claim USING btree (org_id);
 
+CREATE INDEX gpu_faulted ON public.gpu USING btree (node_id) WHERE (faults > 0);
+
 CREATE INDEX gpu_incident_gpu ON public.gpu_incident USING btree (gpu_id, at, id);
 
 CREATE INDEX gpu_incident_untold ON public.gpu_incident USING btree (node_id, id) WHERE (NOT told);
 
 CREATE INDEX gpu_node ON public.gpu USING btree (node_id);
+
+CREATE INDEX gpu_stay_gpu ON public.gpu_stay USING btree (gpu_id, started_at, id);
+
+CREATE INDEX gpu_stay_instance ON public.gpu_stay USING btree (instance_id);
+
+CREATE UNIQUE INDEX gpu_stay_open ON public.gpu_stay USING btree (claim_id) WHERE (ended_at IS NULL);
+
+CREATE INDEX gpu_stay_uuid ON public.gpu_stay USING btree (gpu_uuid, started_at);
 
 CREATE INDEX gpu_uuid ON public.gpu USING btree (uuid);
 
@@ -1178,6 +1268,12 @@ CREATE INDEX volume_segment_project ON public.volume_segment USING btree (projec
 
 CREATE INDEX volume_unsettled ON public.volume USING btree (id) WHERE (((state = 'pending'::text) AND (said = 'present'::text)) OR ((state = 'present'::text) AND (said = ANY (ARRAY['gone'::text, 'failed'::text]))) OR ((state = 'deleting'::text) AND (said = 'gone'::text)) OR ((state = 'present'::text) AND (charged_mib IS DISTINCT FROM size_mib)) OR ((state <> 'present'::text) AND (charged_mib IS NOT NULL)));
 
+CREATE TRIGGER gpu_stay_made AFTER INSERT ON public.gpu_claim REFERENCING NEW TABLE AS made FOR EACH STATEMENT EXECUTE FUNCTION public.gpu_stay_keep();
+
+CREATE TRIGGER gpu_stay_moved AFTER UPDATE ON public.gpu_claim REFERENCING OLD TABLE AS was NEW TABLE AS made FOR EACH STATEMENT EXECUTE FUNCTION public.gpu_stay_keep();
+
+CREATE TRIGGER gpu_stay_over AFTER DELETE ON public.gpu_claim REFERENCING OLD TABLE AS was FOR EACH STATEMENT EXECUTE FUNCTION public.gpu_stay_keep();
+
 CREATE TRIGGER gpu_wish_guard BEFORE INSERT OR UPDATE ON public.gpu FOR EACH ROW EXECUTE FUNCTION public.gpu_wish_guard();
 
 CREATE TRIGGER instance_guard BEFORE UPDATE ON public.instance FOR EACH ROW EXECUTE FUNCTION public.instance_guard();
@@ -1221,6 +1317,12 @@ ALTER TABLE ONLY public.gpu_incident
 
 ALTER TABLE ONLY public.gpu
     ADD CONSTRAINT gpu_node_id_fkey FOREIGN KEY (node_id) REFERENCES public.node(id);
+
+ALTER TABLE ONLY public.gpu_stay
+    ADD CONSTRAINT gpu_stay_instance_id_fkey FOREIGN KEY (instance_id) REFERENCES public.instance(id);
+
+ALTER TABLE ONLY public.gpu_stay
+    ADD CONSTRAINT gpu_stay_org_id_fkey FOREIGN KEY (org_id) REFERENCES public.organisation(id);
 
 ALTER TABLE ONLY public.gpu
     ADD CONSTRAINT gpu_wished_by_fkey FOREIGN KEY (wished_by) REFERENCES public.app_user(id);
@@ -1345,6 +1447,8 @@ ALTER TABLE public.gpu_excluded ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.gpu_incident ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE public.gpu_stay ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE public.idempotency ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.image ENABLE ROW LEVEL SECURITY;
@@ -1374,6 +1478,8 @@ CREATE POLICY operator ON public.gpu_claim FOR SELECT TO tenon_api USING (( SELE
 CREATE POLICY operator ON public.gpu_excluded FOR SELECT TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
 
 CREATE POLICY operator ON public.gpu_incident FOR SELECT TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
+
+CREATE POLICY operator ON public.gpu_stay FOR SELECT TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
 
 CREATE POLICY operator ON public.instance FOR SELECT TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
 
@@ -1485,6 +1591,8 @@ CREATE POLICY system ON public.gpu_claim TO tenon_system USING (true) WITH CHECK
 CREATE POLICY system ON public.gpu_excluded TO tenon_system USING (true) WITH CHECK (true);
 
 CREATE POLICY system ON public.gpu_incident TO tenon_system USING (true) WITH CHECK (true);
+
+CREATE POLICY system ON public.gpu_stay FOR SELECT TO tenon_system USING (true);
 
 CREATE POLICY system ON public.idempotency TO tenon_system USING (true) WITH CHECK (true);
 
@@ -1640,6 +1748,15 @@ REVOKE ALL ON FUNCTION public.fleet_kinds() FROM PUBLIC;
 GRANT ALL ON FUNCTION public.fleet_kinds() TO tenon_api;
 GRANT ALL ON FUNCTION public.fleet_kinds() TO tenon_system;
 
+REVOKE ALL ON FUNCTION public.gpu_figures() FROM PUBLIC;
+GRANT ALL ON FUNCTION public.gpu_figures() TO tenon_api;
+GRANT ALL ON FUNCTION public.gpu_figures() TO tenon_system;
+
+REVOKE ALL ON FUNCTION public.gpu_forget(wanted uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.gpu_forget(wanted uuid) TO tenon_api;
+
+REVOKE ALL ON FUNCTION public.gpu_stay_keep() FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION public.gpu_wish_guard() FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION public.held_release(released uuid) FROM PUBLIC;
@@ -1793,6 +1910,12 @@ GRANT UPDATE(recover) ON TABLE public.gpu TO tenon_api;
 
 GRANT UPDATE(not_for_vm) ON TABLE public.gpu TO tenon_node;
 
+GRANT UPDATE(profiles) ON TABLE public.gpu TO tenon_node;
+
+GRANT UPDATE(faults) ON TABLE public.gpu TO tenon_api;
+
+GRANT UPDATE(fault_xid) ON TABLE public.gpu TO tenon_api;
+
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.gpu_claim TO tenon_system;
 GRANT SELECT ON TABLE public.gpu_claim TO tenon_api;
 GRANT SELECT ON TABLE public.gpu_claim TO tenon_node;
@@ -1810,6 +1933,9 @@ GRANT UPDATE(reason) ON TABLE public.gpu_excluded TO tenon_node;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.gpu_incident TO tenon_system;
 GRANT SELECT ON TABLE public.gpu_incident TO tenon_api;
 GRANT SELECT,INSERT ON TABLE public.gpu_incident TO tenon_node;
+
+GRANT SELECT ON TABLE public.gpu_stay TO tenon_api;
+GRANT SELECT ON TABLE public.gpu_stay TO tenon_system;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.idempotency TO tenon_system;
 GRANT SELECT,INSERT ON TABLE public.idempotency TO tenon_api;

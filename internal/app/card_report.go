@@ -47,6 +47,9 @@ func cardOf(at cloud.PCIAddress, g nodewire.GPU) cloud.GPU {
 	for _, s := range bounded(g.Slices, slicesKept) {
 		out.Slices = append(out.Slices, cloud.Slice{UUID: cut(s.UUID, 100), Profile: cut(s.Profile, 60), SlotStart: s.SlotStart, SlotEnd: s.SlotEnd, Foreign: s.Foreign, MemoryMiB: max(0, s.MemoryMiB)})
 	}
+	for _, p := range bounded(g.Profiles, slicesKept) {
+		out.Profiles = append(out.Profiles, cloud.SliceFigures{Profile: cut(p.Profile, 60), MemoryMiB: p.MemoryMiB, SMs: p.SMs})
+	}
 	for _, p := range bounded(g.Missing, slicesKept) {
 		out.Missing = append(out.Missing, cloud.SlicePlace{Profile: cut(p.Profile, 60), SlotStart: p.SlotStart, SlotEnd: p.SlotEnd})
 	}
@@ -102,7 +105,7 @@ func excludedSaid(r nodewire.Report) (out []cloud.Excluded) {
 // cardsWanted is what the assignment says of cards.
 func cardsWanted(list []postgres.AssignedCard) (out []nodewire.Card) {
 	for _, c := range list {
-		w := nodewire.Card{PCIAddress: c.PCIAddress, Mode: c.Mode, Shares: c.Shares, VGPUType: c.VGPUType, Recover: c.Recover}
+		w := nodewire.Card{PCIAddress: c.PCIAddress, Mode: c.Mode, Shares: c.Shares, VGPUType: c.VGPUType, Recover: c.Recover, Faults: c.Faults, FaultXID: c.FaultXID}
 		if mode, n, even := gpu.EvenOf(c.Geometry); even && mode == cloud.ModeShared && w.Shares == 0 {
 			w.Shares = n // nobody wished for it: it stays as it is
 		}

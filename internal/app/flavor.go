@@ -31,17 +31,21 @@ func (a *App) FlavorList(ctx context.Context, c Call) ([]FlavorOffer, error) {
 		if err != nil {
 			return err
 		}
+		told, err := postgres.GPUFigures(ctx, tx)
+		if err != nil {
+			return err
+		}
 		now := tariffAt(prices, a.now())
 		out = make([]FlavorOffer, len(flavors))
 		for i, f := range flavors {
-			out[i] = offer(f, now, nodes)
+			out[i] = offer(f, now, nodes, told)
 		}
 		return nil
 	})
 	return out, err
 }
 
-func offer(f cloud.Flavor, now tariff, nodes []postgres.FleetNode) FlavorOffer {
+func offer(f cloud.Flavor, now tariff, nodes []postgres.FleetNode, told []postgres.Figures) FlavorOffer {
 	o := FlavorOffer{Flavor: f, Currency: currency}
 	o.PricePerHourMicros, o.Priced = now.rate(f.Shape)
 	o.FreeNow = fits(nodes, f.Shape, func(n postgres.FleetNode) bool { return !n.PoolSimulated })
@@ -51,8 +55,28 @@ func offer(f cloud.Flavor, now tariff, nodes []postgres.FleetNode) FlavorOffer {
 	if f.Shape.GPUCount > 0 {
 		o.ProfileName = gpu.DisplayName(f.Shape.GPUModel, f.Shape.GPUProfile)
 		o.ModelName = gpu.DisplayName(f.Shape.GPUModel, gpu.Whole)
+		o.GPUMemoryMiB, o.GPUSMs = figures(f.Shape, told)
 	}
 	return o
+}
+
+// figures is what one card or slice of a shape has at least, as drivers told it: not
+// what is in its name, nor its part of the card. 0: none has told. Equal parts are
+// of the whole card, rounded down.
+func figures(s cloud.Shape, told []postgres.Figures) (memoryMiB int64, sms int) {
+	_, parts, even := gpu.EvenOf(s.GPUProfile)
+	profile := s.GPUProfile
+	if even {
+		profile = gpu.Whole
+	}
+	i := slices.IndexFunc(told, func(f postgres.Figures) bool { return f.Model == s.GPUModel && f.Profile == profile })
+	switch {
+	case i < 0:
+		return 0, 0
+	case even:
+		return told[i].MemoryMiB / int64(parts), 0
+	}
+	return told[i].MemoryMiB, told[i].SMs
 }
 
 // served tells whether any node could take the shape, were it empty and well.
@@ -99,7 +123,11 @@ func (a *App) FlavorCreate(ctx context.Context, c Call, in FlavorInput) (FlavorO
 			if err != nil {
 				return err
 			}
-			out = offer(f, tariffAt(prices, a.now()), nodes)
+			told, err := postgres.GPUFigures(ctx, tx)
+			if err != nil {
+				return err
+			}
+			out = offer(f, tariffAt(prices, a.now()), nodes, told)
 			if err := audit(ctx, tx, c, cloud.OrgID{}, authz.FlavorCreate, f.ID.String(), map[string]any{"name": f.Name}); err != nil {
 				return err
 			}

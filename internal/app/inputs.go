@@ -88,6 +88,8 @@ type FlavorOffer struct {
 	ServedSimulated    bool
 	ProfileName        string // the slice's display name: 1g.10gb
 	ModelName          string // H100 80 GB
+	GPUMemoryMiB       int64  // usable, of one card or slice, by its driver; 0: none has told
+	GPUSMs             int    // streaming multiprocessors of a slice, likewise
 }
 
 // FlavorInput makes a flavor.

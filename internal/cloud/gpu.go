@@ -51,14 +51,15 @@ type GPU struct {
 
 	Vendor     string // PCI vendor and device id, four hex digits each; empty: not said
 	Device     string
-	Driver     string       // of its function, as read
-	Modes      []GPUMode    // that it can be in on its node; empty: the node doesn't say
-	Companions []string     // functions that go to a VM with it
-	Bundle     []string     // cards that a VM can only get together with it
-	NotForVM   bool         `db:"not_for_vm"` // no VM can have it whole; Reason says why
-	VGPUTypes  []VGPUType   `db:"vgpu_types"`
-	Slices     []Slice      // that exist on it, ours and foreign
-	Missing    []SlicePlace // of its layout, what the driver doesn't show
+	Driver     string         // of its function, as read
+	Modes      []GPUMode      // that it can be in on its node; empty: the node doesn't say
+	Companions []string       // functions that go to a VM with it
+	Bundle     []string       // cards that a VM can only get together with it
+	NotForVM   bool           `db:"not_for_vm"` // no VM can have it whole; Reason says why
+	VGPUTypes  []VGPUType     `db:"vgpu_types"`
+	Slices     []Slice        // that exist on it, ours and foreign
+	Profiles   []SliceFigures // what slices of it have, as its driver told
+	Missing    []SlicePlace   // of its layout, what the driver doesn't show
 
 	Wish       CardWish   `db:"-"`
 	Changing   bool       // it is not yet what is wished
@@ -119,6 +120,13 @@ type Slice struct {
 	MemoryMiB int64  `json:"memory_mib,omitempty"`
 }
 
+// SliceFigures are what a driver tells of a MIG profile. No table of ours knows.
+type SliceFigures struct {
+	Profile   string `json:"profile"`
+	MemoryMiB int64  `json:"memory_mib"`
+	SMs       int    `json:"sms,omitempty"`
+}
+
 // VGPUType is a virtual GPU type that a card's host driver offers.
 type VGPUType struct {
 	Name      string `json:"name"`
@@ -153,6 +161,22 @@ type Incident struct {
 	InstanceID InstanceID // whose program it was; zero: not known, or nobody's
 	At         time.Time
 	ReceivedAt time.Time
+}
+
+// GPUStay is a hold of some of a card, as its history keeps it.
+type GPUStay struct {
+	ID           GPUStayID
+	GPUID        GPUID
+	InstanceID   InstanceID
+	InstanceName string
+	OrgName      string
+	Epoch        int64
+	Model        string
+	Mode         GPUMode
+	Profile      string
+	Slots        Slots
+	From         time.Time
+	To           *time.Time // nil: it is held
 }
 
 // Slots is a half-open range of a GPU's slots. A whole card is [0,8), a MIG

@@ -92,8 +92,8 @@ func (m *Model) DisplayName(class string) (string, error) {
 
 var evenNames = map[string]string{Share: "share", VGPU: "vGPU"}
 
-// SliceMemoryMiB is the share of the card's memory that a class gets by its
-// slots: a default for display until the driver reports the slice's own figure.
+// SliceMemoryMiB is the share of the card's memory that a class would get by its
+// slots: what simulated cards have. Of real ones only the driver knows.
 func (m *Model) SliceMemoryMiB(class string) int64 {
 	if class == Whole {
 		return m.MemoryMiB

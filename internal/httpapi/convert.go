@@ -44,9 +44,6 @@ func shapeOf(s cloud.Shape) api.Shape {
 	if s.GPUCount > 0 {
 		out.GPUModel, out.GPUMode, out.GPUProfile = s.GPUModel, string(s.GPUMode), s.GPUProfile
 		out.GPUModelName, out.GPUProfileName = modelName(s.GPUModel), gpu.DisplayName(s.GPUModel, s.GPUProfile)
-		if m, err := gpu.ModelByKey(s.GPUModel); err == nil {
-			out.GPUMemoryMiB = m.SliceMemoryMiB(s.GPUProfile)
-		}
 	}
 	return out
 }

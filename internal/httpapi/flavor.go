@@ -44,9 +44,11 @@ func (s *server) flavorDelete(ctx context.Context, in *struct {
 }
 
 func flavorOf(f app.FlavorOffer) api.Flavor {
-	return api.Flavor{
+	out := api.Flavor{
 		ID: f.ID.String(), Name: f.Name, Description: f.Description, Shape: shapeOf(f.Shape),
 		PricePerHourMicros: priceOf(f.PricePerHourMicros, f.Priced), Currency: f.Currency,
 		FreeNow: f.FreeNow, FreeSimulatedNow: f.FreeSimulated, Served: f.Served, ServedSimulated: f.ServedSimulated, CreatedAt: f.CreatedAt.UTC(),
 	}
+	out.GPUMemoryMiB, out.GPUSMs = f.GPUMemoryMiB, f.GPUSMs
+	return out
 }

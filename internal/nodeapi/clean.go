@@ -166,6 +166,9 @@ func cleanGPU(g *nodewire.GPU) {
 	g.Slices = slices.DeleteFunc(g.Slices[:min(len(g.Slices), maxSlices)], func(s nodewire.Slice) bool {
 		return !tokenForm.MatchString(s.Profile) || s.SlotStart < 0 || s.SlotEnd > maxSlots || s.SlotStart >= s.SlotEnd
 	})
+	g.Profiles = slices.DeleteFunc(g.Profiles[:min(len(g.Profiles), maxSlices)], func(p nodewire.Profile) bool {
+		return !tokenForm.MatchString(p.Profile) || p.MemoryMiB < 1 || p.MemoryMiB > g.MemoryMiB || p.SMs < 0 || p.SMs > 1<<16
+	})
 	for i := range g.Slices {
 		g.Slices[i].UUID, g.Slices[i].Owner = text(g.Slices[i].UUID, 100), text(g.Slices[i].Owner, 100)
 	}

@@ -12,6 +12,10 @@ type Card struct {
 	// Recover counts an operator's "recovered": a number greater than the one the
 	// node reports has it check the card and, if it passes, offer it again.
 	Recover int64 `json:"recover,omitempty"`
+	// Faults counts those that an operator has a simulated card show, the last one
+	// by NVIDIA's number; a real card shows none.
+	Faults   int64 `json:"faults,omitempty"`
+	FaultXID int   `json:"fault_xid,omitempty"`
 }
 
 // Place is a slice at an exact place.
@@ -34,21 +38,22 @@ const (
 
 // GPU is a card as the node sees it.
 type GPU struct {
-	UUID       string   `json:"uuid"`
-	PCIAddress string   `json:"pci_address"`
-	Index      int      `json:"index"`
-	Vendor     string   `json:"vendor,omitempty"` // PCI vendor id, four hex digits
-	Device     string   `json:"device,omitempty"` // PCI device id
-	Model      string   `json:"model"`            // key of gpu.Models
-	Geometry   string   `json:"geometry"`         // key of gpu.Geometries
-	Mode       string   `json:"mode"`             // as read back
-	State      string   `json:"state"`            // one of the states above
-	Reason     string   `json:"reason,omitempty"`
-	MemoryMiB  int64    `json:"memory_mib"`
-	NUMANode   int      `json:"numa_node"` // -1: unknown
-	NVLink     []string `json:"nvlink,omitempty"`
-	Simulated  bool     `json:"simulated"`
-	Slices     []Slice  `json:"slices,omitempty"` // MIG instances that exist, ours and foreign
+	UUID       string    `json:"uuid"`
+	PCIAddress string    `json:"pci_address"`
+	Index      int       `json:"index"`
+	Vendor     string    `json:"vendor,omitempty"` // PCI vendor id, four hex digits
+	Device     string    `json:"device,omitempty"` // PCI device id
+	Model      string    `json:"model"`            // key of gpu.Models
+	Geometry   string    `json:"geometry"`         // key of gpu.Geometries
+	Mode       string    `json:"mode"`             // as read back
+	State      string    `json:"state"`            // one of the states above
+	Reason     string    `json:"reason,omitempty"`
+	MemoryMiB  int64     `json:"memory_mib"`
+	NUMANode   int       `json:"numa_node"` // -1: unknown
+	NVLink     []string  `json:"nvlink,omitempty"`
+	Simulated  bool      `json:"simulated"`
+	Profiles   []Profile `json:"profiles,omitempty"` // how MIG cuts it, as its driver told when it was last in that mode
+	Slices     []Slice   `json:"slices,omitempty"`   // MIG instances that exist, ours and foreign
 
 	Driver     string   `json:"driver,omitempty"`     // of its function, as read
 	Modes      []string `json:"modes,omitempty"`      // that it can be in on this node
@@ -59,6 +64,13 @@ type GPU struct {
 	Wish       string   `json:"wish,omitempty"`       // why it is not yet what its Card says; empty: it is
 	Missing    []Place  `json:"missing,omitempty"`    // of its layout, what the driver does not show
 	Recovered  int64    `json:"recovered,omitempty"`  // the Recover that was last acted on
+}
+
+// Profile is what a slice has, as the driver tells it: no table knows.
+type Profile struct {
+	Profile   string `json:"profile"` // class
+	MemoryMiB int64  `json:"memory_mib"`
+	SMs       int    `json:"sms,omitempty"`
 }
 
 // VGPU is a virtual GPU type of a card.

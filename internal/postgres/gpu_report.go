@@ -16,20 +16,20 @@ import (
 // only what it says otherwise is written.
 const reportedSQL = `
 	INSERT INTO gpu AS g (id, node_id, pci_address, uuid, index, model, geometry, mode, state, reason, memory_mib, numa_node, nvlink, simulated,
-		vendor, device, driver, modes, companions, bundle, vgpu_types, slices, missing, wish_reason, recovered, said_generation, not_for_vm)
-	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27)
+		vendor, device, driver, modes, companions, bundle, vgpu_types, slices, missing, wish_reason, recovered, said_generation, not_for_vm, profiles)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28)
 	ON CONFLICT (node_id, pci_address) DO UPDATE SET
 		uuid = excluded.uuid, index = excluded.index, model = excluded.model, geometry = excluded.geometry, mode = excluded.mode,
 		state = excluded.state, reason = excluded.reason, memory_mib = excluded.memory_mib, numa_node = excluded.numa_node,
 		nvlink = excluded.nvlink, simulated = excluded.simulated, vendor = excluded.vendor, device = excluded.device, driver = excluded.driver,
 		modes = excluded.modes, companions = excluded.companions, bundle = excluded.bundle, vgpu_types = excluded.vgpu_types, slices = excluded.slices,
 		missing = excluded.missing, wish_reason = excluded.wish_reason, recovered = excluded.recovered, said_generation = excluded.said_generation,
-		not_for_vm = excluded.not_for_vm, updated_at = now()
+		not_for_vm = excluded.not_for_vm, profiles = excluded.profiles, updated_at = now()
 	WHERE (g.uuid, g.index, g.model, g.geometry, g.mode, g.state, g.reason, g.memory_mib, g.numa_node, g.nvlink, g.simulated,
-			g.vendor, g.device, g.driver, g.modes, g.companions, g.bundle, g.vgpu_types, g.slices, g.missing, g.wish_reason, g.recovered, g.not_for_vm)
+			g.vendor, g.device, g.driver, g.modes, g.companions, g.bundle, g.vgpu_types, g.slices, g.missing, g.wish_reason, g.recovered, g.not_for_vm, g.profiles)
 		IS DISTINCT FROM (excluded.uuid, excluded.index, excluded.model, excluded.geometry, excluded.mode, excluded.state, excluded.reason,
 			excluded.memory_mib, excluded.numa_node, excluded.nvlink, excluded.simulated, excluded.vendor, excluded.device, excluded.driver, excluded.modes,
-			excluded.companions, excluded.bundle, excluded.vgpu_types, excluded.slices, excluded.missing, excluded.wish_reason, excluded.recovered, excluded.not_for_vm)
+			excluded.companions, excluded.bundle, excluded.vgpu_types, excluded.slices, excluded.missing, excluded.wish_reason, excluded.recovered, excluded.not_for_vm, excluded.profiles)
 		OR g.said_generation < g.wish_generation AND excluded.said_generation >= g.wish_generation`
 
 // GPUsReported writes the cards that a node sees, as tenon_node. A card is the
@@ -39,9 +39,16 @@ const reportedSQL = `
 // era, that the node held when it looked; 0: of another era.
 func GPUsReported(ctx context.Context, q Querier, node cloud.NodeID, generation int64, list []cloud.GPU, probed bool) (changed bool, err error) {
 	// Cards are locked by id, everywhere; a node may list them in any order.
-	held := map[string]cloud.GPU{}
+	held, known := map[string]cloud.GPU{}, map[string]bool{}
 	b := &pgx.Batch{}
-	b.Queue(`SELECT FROM gpu WHERE node_id = $1 ORDER BY id FOR NO KEY UPDATE`, node)
+	b.Queue(`SELECT pci_address FROM gpu WHERE node_id = $1 ORDER BY id FOR NO KEY UPDATE`, node).Query(func(rows pgx.Rows) error {
+		var at string
+		_, err := pgx.ForEachRow(rows, []any{&at}, func() error {
+			known[at] = true
+			return nil
+		})
+		return err
+	})
 	if probed {
 		b.Queue(`SELECT pci_address, mode, geometry FROM gpu g WHERE node_id = $1 AND EXISTS (SELECT FROM gpu_claim k WHERE k.gpu_id = g.id)`, node).
 			Query(func(rows pgx.Rows) error {
@@ -66,6 +73,9 @@ func GPUsReported(ctx context.Context, q Querier, node cloud.NodeID, generation 
 	b = &pgx.Batch{}
 	for i, g := range list {
 		seen[i] = g.PCIAddress
+		if g.State == cloud.GPUMissing && !known[g.PCIAddress] {
+			continue // its node remembers what was forgotten here
+		}
 		// What is held can't change under its holder, whatever the card says now.
 		if h, ok := held[g.PCIAddress]; ok && (h.Mode != g.Mode || h.Geometry != g.Geometry) {
 			g.State = cloud.GPUQuarantined
@@ -74,7 +84,7 @@ func GPUsReported(ctx context.Context, q Querier, node cloud.NodeID, generation 
 		}
 		b.Queue(reportedSQL, uuid.Must(uuid.NewV7()), node, g.PCIAddress, g.UUID, g.Index, g.Model, g.Geometry, g.Mode, g.State, g.Reason, g.MemoryMiB, g.NUMANode,
 			orEmpty(g.NVLink), g.Simulated, g.Vendor, g.Device, g.Driver, orEmpty(g.Modes), orEmpty(g.Companions), orEmpty(g.Bundle), jsonList(g.VGPUTypes),
-			jsonList(g.Slices), jsonList(g.Missing), g.WishReason, g.Recovered, generation, g.NotForVM).Exec(noting(&changed))
+			jsonList(g.Slices), jsonList(g.Missing), g.WishReason, g.Recovered, generation, g.NotForVM, jsonList(g.Profiles)).Exec(noting(&changed))
 	}
 	b.Queue(`
 		UPDATE gpu SET state = 'missing', reason = 'the node no longer sees this card', updated_at = now()

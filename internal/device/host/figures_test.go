@@ -74,3 +74,30 @@ func TestAGrantTellsItsNUMANode(t *testing.T) {
 		t.Errorf("a parent that is no PCI function says %d", near(g[0]))
 	}
 }
+
+// TestACardTellsWhatItsSlicesHave while it is in MIG mode, and it stays told after.
+func TestACardTellsWhatItsSlicesHave(t *testing.T) {
+	t.Parallel()
+	card := "0000:65:00.0"
+	w := newWorld(t, "a100", twoA100())
+	told := func() map[string]nodewire.Profile {
+		out := map[string]nodewire.Profile{}
+		for _, p := range w.mustGPU(card).Profiles {
+			out[p.Profile] = p
+		}
+		return out
+	}
+	if got := told(); len(got) > 0 {
+		t.Errorf("before MIG was ever on: %v", got)
+	}
+	w.wish(nodewire.Card{PCIAddress: card, Mode: "mig"})
+	driver, err := w.cfg.Driver.Profiles(t.Context(), card)
+	if got := told(); err != nil || len(got) != len(driver) || got["1g2"] != (nodewire.Profile{Profile: "1g2", MemoryMiB: 20480, SMs: 14}) {
+		t.Errorf("%v of %v (%v)", got, driver, err)
+	}
+	w.wish(nodewire.Card{PCIAddress: card, Mode: "whole"})
+	w.open()
+	if g := w.mustGPU(card); g.Mode != "whole" || len(told()) != len(driver) {
+		t.Errorf("whole again: %+v", g)
+	}
+}

@@ -161,6 +161,9 @@ func (b *Board) modeOf(ctx context.Context, v *view, holds map[string]hold) {
 		}
 	}
 	g.VGPUTypes = types
+	if rec.Last != nil {
+		g.Profiles = rec.Last.Profiles // the driver lists none while MIG is off
+	}
 	switch {
 	case v.driver != nil && v.driver.MIG.Current:
 		g.Mode = "mig"
@@ -170,6 +173,7 @@ func (b *Board) modeOf(ctx context.Context, v *view, holds map[string]hold) {
 			return
 		}
 		v.mig = &r
+		g.Profiles = profilesTold(r.Profiles)
 		owned := b.ledger.Owned(g.PCIAddress)
 		g.Slices = SlicesOf(r, owned, b.cfg.BootID)
 		for i := range g.Slices {

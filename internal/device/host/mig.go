@@ -333,6 +333,20 @@ func ClassOf(geo *gpu.Geometry, p MIGProfile) (string, bool) {
 	return "", false
 }
 
+// profilesTold is what slices of a card have, as its driver tells it.
+func profilesTold(list []MIGProfile) (out []nodewire.Profile) {
+	geo, err := GeometryOf(list)
+	if err != nil {
+		return nil
+	}
+	for _, p := range list {
+		if class, ok := ClassOf(geo, p); ok {
+			out = append(out, nodewire.Profile{Profile: class, MemoryMiB: p.MemoryMiB, SMs: p.SMs})
+		}
+	}
+	return out
+}
+
 func profileOf(geo *gpu.Geometry, profiles []MIGProfile, class string) (MIGProfile, bool) {
 	for _, p := range profiles {
 		if c, ok := ClassOf(geo, p); ok && c == class {

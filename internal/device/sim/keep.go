@@ -33,6 +33,8 @@ type cardState struct {
 	Ready     time.Time `json:"ready,omitzero"` // when Next is there
 	Clean     time.Time `json:"clean,omitzero"` // when the card is clean again
 	Recovered int64     `json:"recovered,omitempty"`
+	Faults    int64     `json:"faults,omitempty"` // that operators had it show
+	Mark      *mark     `json:"mark,omitempty"`   // that a fault left
 }
 
 // vgpuParts are into how many virtual GPUs the types of a simulated card divide it.
@@ -101,10 +103,20 @@ func (b *Board) Wish(_ context.Context, cards []nodewire.Card) error {
 			continue
 		}
 		c := &b.cards[i]
+		if s := b.state.Cards[c.PCIAddress]; w.Faults > s.Faults {
+			s.Faults, changed = w.Faults, true
+			b.state.Cards[c.PCIAddress] = s
+			holder := ""
+			if all := b.holders(c); len(all) > 0 {
+				holder = all[0]
+			}
+			b.show(c, w.FaultXID, holder)
+		}
 		s := b.state.Cards[c.PCIAddress]
 		if w.Recover > s.Recovered && !b.holds(c) {
 			s.Recovered = w.Recover
 			delete(b.marks, c.uuid) // the check passes: nothing is really broken
+			s.Mark = nil
 			s.Clean = now.Add(b.cfg.Clean)
 			changed = true
 		}
@@ -140,8 +152,9 @@ func (b *Board) advance(now time.Time) {
 		if s.Next == nil {
 			b.settle(c)
 		}
-		if m, marked := b.marks[c.uuid]; marked && m.state == nodewire.GPUNeedsReset && !b.holds(c) {
+		if m, marked := b.marks[c.uuid]; marked && m.State == nodewire.GPUNeedsReset && !b.holds(c) {
 			delete(b.marks, c.uuid)
+			s.Mark = nil
 			s.Clean = now.Add(b.cfg.Clean)
 			b.state.Cards[c.PCIAddress] = s
 		}
@@ -185,6 +198,9 @@ func (b *Board) busy(c *card, now time.Time) string {
 func (b *Board) keep(g *nodewire.GPU, c *card, now time.Time) {
 	s := b.state.Cards[c.PCIAddress]
 	g.Geometry, g.Mode, g.Modes, g.Driver, g.Recovered = c.geo.Name, c.mode, c.modes(), "simulated", s.Recovered
+	for _, class := range c.model.Classes() {
+		g.Profiles = append(g.Profiles, nodewire.Profile{Profile: class, MemoryMiB: c.model.SliceMemoryMiB(class)})
+	}
 	for _, n := range vgpuParts {
 		left := n
 		if s.Form.VGPUType != "" {
