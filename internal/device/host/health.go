@@ -247,13 +247,14 @@ func (h *Health) Present(card, uuid string, there bool, now time.Duration) bool 
 }
 
 // Seen says which card is at an address. Faults are of a card, not of a slot: they
-// go where it goes, and are nobody's while it is nowhere.
-func (h *Health) Seen(card, uuid string) {
+// go where it goes, and are nobody's while it is nowhere. was is how it was called
+// before, if otherwise.
+func (h *Health) Seen(card, uuid, was string) {
 	for i, f := range h.Faults {
 		switch {
 		case f.UUID == "" || uuid == "":
-		case f.UUID == uuid:
-			h.Faults[i].Card = card
+		case f.UUID == uuid || f.UUID == was:
+			h.Faults[i].Card, h.Faults[i].UUID = card, uuid
 		case f.Card == card:
 			h.Faults[i].Card = ""
 		}

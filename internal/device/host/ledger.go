@@ -31,7 +31,8 @@ type ledgerState struct {
 	Slices map[string][]OwnedSlice `json:"slices,omitempty"`
 	Fabric []int                   `json:"fabric,omitempty"` // partitions that we activated
 	Health *HealthState            `json:"health,omitempty"`
-	// Away are cards with something against them in whose place another is, by UUID.
+	// Away are cards in whose place another is, as far as something is known of them
+	// that their UUID alone does not tell, by that.
 	Away map[string]cardRecord `json:"away,omitempty"`
 }
 

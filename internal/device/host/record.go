@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"reflect"
@@ -15,7 +16,7 @@ import (
 func (b *Board) recordOf(c pci.Card, d *DriverCard, known map[string]cardRecord) (cardRecord, error) {
 	address := c.Function.Address.String()
 	rec := b.ledger.card(address)
-	next := rec
+	next, before := rec, ""
 	if rec.UUID == "" || rec.ID != c.Function.ID || d != nil && rec.DriverUUID != "" && rec.DriverUUID != d.UUID {
 		next = cardRecord{ID: c.Function.ID, UUID: b.ledger.cardUUID(address, c.Function.ID)}
 		if d != nil {
@@ -24,9 +25,9 @@ func (b *Board) recordOf(c pci.Card, d *DriverCard, known map[string]cardRecord)
 			if err != nil {
 				return rec, err
 			}
-			next.Phase, next.Reason = was.Phase, was.Reason
+			next.Phase, next.Reason, before = was.Phase, was.Reason, was.UUID
 		}
-		b.changeHealth(func(h *Health, _ time.Duration) { h.Seen(address, next.UUID) })
+		b.changeHealth(func(h *Health, _ time.Duration) { h.Seen(address, next.UUID, before) })
 	}
 	if d != nil {
 		next.DriverUUID, next.MemoryMiB, next.Module, next.NVSwitch = d.UUID, d.MemoryMiB, d.Module, d.NVSwitch
@@ -40,15 +41,19 @@ func (b *Board) recordOf(c pci.Card, d *DriverCard, known map[string]cardRecord)
 		})
 	}
 	return next, b.ledger.change(func(s *ledgerState) {
-		if rec.Phase != "" {
+		if rec.Phase != "" || rec.DriverUUID != "" && rec.UUID != rec.DriverUUID {
 			if s.Away == nil {
 				s.Away = map[string]cardRecord{}
 			}
-			s.Away[rec.UUID] = rec
+			s.Away[cmp.Or(rec.DriverUUID, rec.UUID)] = rec
 		}
 		s.Cards[address] = next
 	})
 }
+
+// is: the driver's name is the surer one, since a card keeps the one that it was
+// first seen under.
+func (c cardRecord) is(uuid string) bool { return cmp.Or(c.DriverUUID, c.UUID) == uuid }
 
 // fromElsewhere finds what is known of a card that was at another place, and drops
 // it there.
@@ -56,7 +61,7 @@ func (b *Board) fromElsewhere(address, uuid string, known map[string]cardRecord)
 	state := b.ledger.read()
 	was, found := state.Away[uuid]
 	for from, rec := range known {
-		if from != address && rec.UUID == uuid {
+		if from != address && rec.is(uuid) {
 			was, found = rec, true
 		}
 	}
@@ -64,7 +69,7 @@ func (b *Board) fromElsewhere(address, uuid string, known map[string]cardRecord)
 		return was, nil
 	}
 	return was, b.ledger.change(func(s *ledgerState) {
-		maps.DeleteFunc(s.Cards, func(from string, rec cardRecord) bool { return from != address && rec.UUID == uuid })
+		maps.DeleteFunc(s.Cards, func(from string, rec cardRecord) bool { return from != address && rec.is(uuid) })
 		delete(s.Away, uuid)
 	})
 }

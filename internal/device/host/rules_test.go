@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -102,6 +103,27 @@ func TestAnotherCardInTheSlotBeginsAnew(t *testing.T) {
 	d.Change(far, func(c *host.DriverCard) { c.UUID = old })
 	w.open()
 	w.wants(far, nodewire.GPUQuarantined)
+
+	// So is one that was first seen without its driver, under a name of ours.
+	w = newWorld(t, "a100")
+	w.b.Tell(host.Signal{Card: near, XID: 79, GI: -1})
+	ours := w.mustGPU(near).UUID
+	twoA100()(w)
+	w.open()
+	if g := w.mustGPU(near); g.UUID != ours {
+		t.Errorf("%s became %s", ours, g.UUID)
+	}
+	d = w.cfg.Driver.(boundDriver)
+	list, err := d.Driver.Cards(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Change(near, func(c *host.DriverCard) { c.UUID = "GPU-new" })
+	w.open()
+	w.wants(near, nodewire.GPUReady)
+	d.Change(far, func(c *host.DriverCard) { c.UUID = list[0].UUID })
+	w.open()
+	w.wants(far, nodewire.GPUUnhealthy, "XID 79")
 }
 
 // What a driver or a VM left of a card's settings is put back: persistence, and a
@@ -333,5 +355,36 @@ func TestNoCrashKeepsAPartition(t *testing.T) {
 	f.open()
 	if !j.parts[0].Active {
 		t.Error("its guest is there, and the partition is not")
+	}
+}
+
+// The layout says four slices and the driver shows three: three are usable, one is
+// missing and told once, the card stays in service, and all is well when it is back.
+func TestAMissingSliceCostsOnlyItself(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a100", twoA100())
+	d := w.cfg.Driver.(boundDriver)
+	four := nodewire.Card{PCIAddress: far, Mode: "mig", Layout: []nodewire.Place{{Profile: "2g", SlotStart: 0, SlotEnd: 2},
+		{Profile: "2g", SlotStart: 2, SlotEnd: 4}, {Profile: "2g", SlotStart: 4, SlotEnd: 6}, {Profile: "1g", SlotStart: 6, SlotEnd: 7}}}
+	w.wish(four)
+	if g := w.mustGPU(far); len(g.Slices) != 4 || len(w.b.Incidents()) != 0 {
+		t.Fatalf("%+v", g)
+	}
+	d.Vanish(far)
+	d.Fail(simnvml.Create, 1, errors.New("insufficient resources"))
+	w.wish(four)
+	for range 2 {
+		g := w.mustGPU(far)
+		if g.State != nodewire.GPUReady || len(g.Slices) != 3 || len(g.Missing) != 1 || g.Missing[0] != four.Layout[0] || g.Wish == "" {
+			t.Errorf("%+v", g)
+		}
+		if list := w.b.Incidents(); len(list) != 1 || list[0].Kind != "missing_slice" || list[0].Action != nodewire.ActionNone || list[0].PCIAddress != far {
+			t.Errorf("%+v", list)
+		}
+	}
+	w.prepare(container("inst-a", 1, w.slice(far, "2g", 2, 4)))
+	w.wish(four)
+	if g := w.mustGPU(far); len(g.Slices) != 4 || len(g.Missing) != 0 || g.Wish != "" || len(w.b.Incidents()) != 0 {
+		t.Errorf("back: %+v, %+v", g, w.b.Incidents())
 	}
 }
