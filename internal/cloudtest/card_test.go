@@ -105,10 +105,12 @@ func TestACardFollowsItsOperator(t *testing.T) {
 		return err == nil && i.State == api.StateQueued && strings.Contains(i.Message, "in use")
 	})
 	// Case C11: the layout of a card in use.
-	_, err = c.Admin.GPUUpdate(ctx, card.ID, api.GPUUpdate{Mode: "whole"}, false)
-	p := problemOf(t, err)
-	if p.Status != 409 || p.Code != "gpu_in_use" || !strings.Contains(fmt.Sprint(p.Figures["instances"]), waits.ID) || !strings.Contains(p.Detail, "early (acme)") {
-		t.Errorf("a card in use: %+v", p)
+	for _, dry := range []bool{true, false} {
+		_, err = c.Admin.GPUUpdate(ctx, card.ID, api.GPUUpdate{Mode: "whole"}, dry)
+		p := problemOf(t, err)
+		if p.Status != 409 || p.Code != "gpu_in_use" || !strings.Contains(fmt.Sprint(p.Figures["instances"]), waits.ID) || !strings.Contains(p.Detail, "early (acme)") {
+			t.Errorf("a card in use, dry run %v: %+v", dry, p)
+		}
 	}
 	if g, _ := c.Admin.GPUGet(ctx, card.ID); g.Mode != "mig" || g.Wish.Mode != "mig" || len(g.Wish.Layout) != 2 {
 		t.Errorf("it changed: %+v", g.Wish)
@@ -137,6 +139,7 @@ func TestC11LayoutsAreRefusedByName(t *testing.T) {
 		{"count -1", `{"mode":"mig","layout":[{"profile":"2g.20gb"},{"profile":"1g.10gb","count":-1}]}`, "body.layout[1].count"},
 		{"count 1.5", `{"mode":"mig","layout":[{"profile":"1g.10gb","count":1.5}]}`, "body.layout[0].count"},
 		{"above its maximum", `{"mode":"mig","layout":[{"profile":"2g.20gb","count":4}]}`, "body.layout[0].profile"},
+		{"media engines twice", `{"mode":"mig","layout":[{"profile":"1g.10gb+me","count":2}]}`, "body.layout[0].profile"},
 		{"above the slices", `{"mode":"mig","layout":[{"profile":"3g.40gb","count":2},{"profile":"1g.10gb"}]}`, "body.layout[1].profile"},
 		{"no place left", `{"mode":"mig","layout":[{"profile":"3g.40gb","slot_start":0},{"profile":"4g.40gb"}]}`, "body.layout[1].profile"},
 		{"a start that hardware does not take", `{"mode":"mig","layout":[{"profile":"3g.40gb","slot_start":1}]}`, "body.layout[0].profile"},
