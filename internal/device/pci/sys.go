@@ -9,6 +9,9 @@ import (
 // Sys is the kernel's /sys to read and write: the real one, or a model of it.
 type Sys interface {
 	fs.ReadLinkFS
+	// Stat opens nothing: the kernel lets nobody, not even root, open an attribute
+	// for reading that can only be written, such as bind, reset and create.
+	fs.StatFS
 	// WriteFile writes data in one go to an attribute that exists. The error is
 	// the kernel's own (EBUSY, ENODEV, EINVAL and so on). A write can take as long
 	// as the driver behind it: an unbind waits for whoever has the device open.
@@ -34,6 +37,9 @@ func OpenSys(root string) (Sys, error) {
 	}
 	return realSys{links, r}, nil
 }
+
+// Stat implements fs.StatFS.
+func (s realSys) Stat(name string) (fs.FileInfo, error) { return s.root.Stat(name) }
 
 func (s realSys) WriteFile(name string, data []byte) error {
 	f, err := s.root.OpenFile(name, os.O_WRONLY, 0)

@@ -57,3 +57,23 @@ func TestScanThisMachine(t *testing.T) {
 	}
 	t.Logf("%d functions, IOMMU %v\n%s", len(inv.Functions), inv.IOMMU, table(inv))
 }
+
+// The kernel refuses to open what can only be written, and that is how it says that
+// a driver can be bound or a card be reset.
+func TestWhatCanOnlyBeWrittenIsSeen(t *testing.T) {
+	const file = "bus/platform/drivers_probe"
+	if _, err := os.Stat("/sys/" + file); err != nil {
+		t.Skip("no sysfs here: ", err)
+	}
+	sys, err := pci.OpenSys("/sys")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f, err := sys.Open(file); err == nil {
+		f.Close()
+		t.Skip("this kernel opens it for reading")
+	}
+	if _, err := fs.Stat(sys, file); err != nil {
+		t.Error("a file that is there is not seen: ", err)
+	}
+}
