@@ -90,6 +90,28 @@ type GPUIncident struct {
 	ReceivedAt time.Time `json:"received_at"`
 }
 
+// GPUStay is one hold of some of a card.
+type GPUStay struct {
+	ID           string     `json:"id"`
+	GPUID        string     `json:"gpu_id"`
+	InstanceID   string     `json:"instance_id"`
+	Instance     string     `json:"instance" doc:"Its name"`
+	Organisation string     `json:"organisation"`
+	Epoch        int64      `json:"epoch" doc:"Of the instance's run"`
+	Mode         string     `json:"mode"`
+	Profile      string     `json:"profile"`
+	ProfileName  string     `json:"profile_name"`
+	SlotStart    int        `json:"slot_start"`
+	SlotEnd      int        `json:"slot_end" doc:"One past the last"`
+	From         time.Time  `json:"from"`
+	To           *time.Time `json:"to,omitempty" doc:"Absent while it is held"`
+}
+
+// GPUFault is a fault for a simulated card to show.
+type GPUFault struct {
+	XID int `json:"xid" minimum:"1" maximum:"1000" doc:"NVIDIA's number: 31 is a program's fault, 48 waits for a reset, 79 takes the card out" example:"79"`
+}
+
 // ExcludedDevice is a PCI function that looks like a GPU and is not offered.
 type ExcludedDevice struct {
 	PCIAddress string `json:"pci_address"`

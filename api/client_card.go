@@ -36,3 +36,20 @@ func (c *Client) GPUIncidents(ctx context.Context, gpu string) (*List[GPUInciden
 	var out List[GPUIncident]
 	return &out, c.do(ctx, http.MethodGet, "/v1/gpus/"+seg(gpu)+"/incidents", nil, nil, &out)
 }
+
+// GPUHistory lists who held a card and when, newest first.
+func (c *Client) GPUHistory(ctx context.Context, gpu string, o PageOptions) (*Page[GPUStay], error) {
+	var out Page[GPUStay]
+	return &out, c.do(ctx, http.MethodGet, "/v1/gpus/"+seg(gpu)+"/history", o.query(), nil, &out)
+}
+
+// GPUSimulateFault has a simulated card show a fault.
+func (c *Client) GPUSimulateFault(ctx context.Context, gpu string, in GPUFault) (*GPU, error) {
+	var out GPU
+	return &out, c.do(ctx, http.MethodPost, "/v1/gpus/"+seg(gpu)+"/simulate-fault", nil, in, &out)
+}
+
+// GPUForget gives up a card that was taken out.
+func (c *Client) GPUForget(ctx context.Context, gpu string) error {
+	return c.do(ctx, http.MethodPost, "/v1/gpus/"+seg(gpu)+"/forget", nil, nil, nil)
+}

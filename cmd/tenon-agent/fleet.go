@@ -119,7 +119,7 @@ func (f *fleet) node(ctx context.Context, n int, m sim.Machine, enrolled func())
 	}
 	board, err := sim.Open(sim.Config{
 		Board: m.Board, Modes: m.Modes, CloudID: id.CloudID, Log: log, StateDir: filepath.Join(dir, "board"), Seed: f.cfg.seed + m.Name,
-		Change: simChange,
+		Change: simChange, Clean: simClean,
 	})
 	if err != nil {
 		return err

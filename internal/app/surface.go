@@ -98,7 +98,10 @@ type surface interface {
 	CardSet(ctx context.Context, c Call, gpu string, in CardInput) (cloud.GPU, error)
 	CardsSet(ctx context.Context, c Call, node string, in []NamedCardInput, dryRun bool) ([]CardResult, error) // each by itself
 	CardRecover(ctx context.Context, c Call, gpu string) (cloud.GPU, error)
-	IncidentList(ctx context.Context, c Call, gpu string) ([]cloud.Incident, error) // newest first
+	IncidentList(ctx context.Context, c Call, gpu string) ([]cloud.Incident, error)           // newest first
+	CardHistory(ctx context.Context, c Call, gpu string, p Page) (List[cloud.GPUStay], error) // newest first; also of one that is forgotten
+	CardFault(ctx context.Context, c Call, gpu string, xid int) (cloud.GPU, error)            // simulated ones alone
+	CardForget(ctx context.Context, c Call, gpu string) error
 	PoolList(ctx context.Context, c Call) ([]cloud.Pool, error)
 	Capacity(ctx context.Context, c Call) (Capacity, error)
 	PriceList(ctx context.Context, c Call) ([]Price, error)

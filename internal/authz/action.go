@@ -94,6 +94,9 @@ const (
 	GPUUpdate           Action = "gpu.update"       // its mode and layout
 	GPURecover          Action = "gpu.recover"      // have it checked, and offered again
 	GPUIncidents        Action = "gpu.incidents"    // what went wrong with it
+	GPUHistory          Action = "gpu.history"      // who held it
+	GPUFault            Action = "gpu.fault"        // of a simulated one
+	GPUForget           Action = "gpu.forget"       // it was pulled for good
 	NodeGPUsUpdate      Action = "node.update_gpus" // modes and layouts of several
 	PoolList            Action = "pool.list"
 	PriceList           Action = "price.list"

@@ -42,7 +42,7 @@ func (a *app) gpu() *cobra.Command {
 					return []string{g.Node, fmt.Sprint(g.Index), model, g.Mode, state, slotBar(g), holders(g)}
 				})
 		},
-	}, a.gpuShow(), a.gpuSet(), a.gpuRecover(), a.gpuIncidents())
+	}, a.gpuShow(), a.gpuSet(), a.gpuRecover(), a.gpuIncidents(), a.gpuHistory(), a.gpuForget(), a.gpuSimulateFault())
 	return cmd
 }
 

@@ -28,6 +28,7 @@ type (
 	nodeRes       struct{}
 	gpuRes        struct{}
 	claimRes      struct{}
+	gpuStayRes    struct{}
 	flavorRes     struct{}
 	imageRes      struct{}
 	instanceRes   struct{}
@@ -48,6 +49,7 @@ func (poolRes) IDPrefix() string       { return "pool" }
 func (nodeRes) IDPrefix() string       { return "node" }
 func (gpuRes) IDPrefix() string        { return "gpu" }
 func (claimRes) IDPrefix() string      { return "clm" }
+func (gpuStayRes) IDPrefix() string    { return "hold" }
 func (flavorRes) IDPrefix() string     { return "flv" }
 func (imageRes) IDPrefix() string      { return "img" }
 func (instanceRes) IDPrefix() string   { return "inst" }
@@ -68,6 +70,7 @@ type (
 	NodeID       = ID[nodeRes]
 	GPUID        = ID[gpuRes]
 	ClaimID      = ID[claimRes]
+	GPUStayID    = ID[gpuStayRes]
 	FlavorID     = ID[flavorRes]
 	ImageID      = ID[imageRes]
 	InstanceID   = ID[instanceRes]

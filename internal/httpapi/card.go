@@ -27,6 +27,43 @@ func (s *server) cardOperations() {
 	register(s, operation{method: "GET", path: "/v1/gpus/{gpu}/incidents", action: authz.GPUIncidents, tag: tag, summary: "List what went wrong with a card", description: "Newest first; at most 200."}, s.gpuIncidents)
 }
 
+func (s *server) cardLifeOperations() {
+	const tag = "Fleet"
+	register(s, operation{method: "GET", path: "/v1/gpus/{gpu}/history", action: authz.GPUHistory, tag: tag, summary: "List who held a card, and when",
+		description: "Newest first. A card that was forgotten is found by its id or UUID."}, s.gpuHistory)
+	register(s, operation{method: "POST", path: "/v1/gpus/{gpu}/simulate-fault", action: authz.GPUFault, tag: tag, summary: "Have a simulated card show a fault", status: 200,
+		description: "Its node reports it as it would a real one: an incident, an alarm, what becomes of the card and of who holds it. Recover the card afterwards. Refused for a real card."}, s.gpuFault)
+	register(s, operation{method: "POST", path: "/v1/gpus/{gpu}/forget", action: authz.GPUForget, tag: tag, summary: "Give a card up that was taken out", status: 204,
+		description: "It leaves the count; who held it stays known. Refused while anything of it is held, or its node still sees it."}, s.gpuForget)
+}
+
+func (s *server) gpuHistory(ctx context.Context, in *struct {
+	Paged
+	GPU string `path:"gpu" maxLength:"100" doc:"Id or UUID"`
+}) (*out[api.Page[api.GPUStay]], error) {
+	l, err := s.app.CardHistory(ctx, call(ctx, ""), in.GPU, in.page())
+	return pageOf(l, err, func(x cloud.GPUStay) api.GPUStay {
+		return api.GPUStay{
+			ID: x.ID.String(), GPUID: x.GPUID.String(), InstanceID: x.InstanceID.String(), Instance: x.InstanceName, Organisation: x.OrgName, Epoch: x.Epoch,
+			Mode: string(x.Mode), Profile: x.Profile, ProfileName: gpu.DisplayName(x.Model, x.Profile), SlotStart: x.Slots.Start, SlotEnd: x.Slots.End,
+			From: x.From.UTC(), To: utc(x.To),
+		}
+	})
+}
+
+func (s *server) gpuFault(ctx context.Context, in *struct {
+	GPUPath
+	IdempotencyKey string `header:"Idempotency-Key" maxLength:"255" doc:"The same key again gives the first answer"`
+	Body           api.GPUFault
+}) (*out[api.GPU], error) {
+	g, err := s.app.CardFault(ctx, call(ctx, in.IdempotencyKey), in.GPU, in.Body.XID)
+	return oneOf(g, err, gpuOf)
+}
+
+func (s *server) gpuForget(ctx context.Context, in *GPUPath) (*none, error) {
+	return nil, s.app.CardForget(ctx, call(ctx, ""), in.GPU)
+}
+
 // DryRun asks only what would be.
 type DryRun struct {
 	DryRun bool `query:"dry_run" doc:"Say what would be, and change nothing"`

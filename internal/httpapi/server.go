@@ -158,6 +158,7 @@ func build(cfg Config) (*server, error) {
 	s.nodeOperations()
 	s.gpuOperations()
 	s.cardOperations()
+	s.cardLifeOperations()
 	s.priceOperations()
 	s.alarmOperations()
 	s.replicaOperations()

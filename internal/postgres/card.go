@@ -39,6 +39,41 @@ func CardRecover(ctx context.Context, q Querier, g cloud.GPU) (asked int64, err 
 	return asked, wrap("ask for a card's check", err)
 }
 
+// CardFault has a locked card's node show a fault on it, as an operator.
+func CardFault(ctx context.Context, q Querier, g cloud.GPU, xid int) error {
+	_, err := q.Exec(ctx, `
+		WITH told AS (UPDATE node SET generation = generation + 1 WHERE id = $2 RETURNING generation)
+		UPDATE gpu SET faults = faults + 1, fault_xid = $3 FROM told WHERE id = $1`, g.ID, g.NodeID, xid)
+	return wrap("simulate a card's fault", err)
+}
+
+// CardForget gives up a locked card that is missing and not held, as an operator.
+func CardForget(ctx context.Context, q Querier, id cloud.GPUID) (gone bool, err error) {
+	err = q.QueryRow(ctx, `SELECT gpu_forget($1)`, id).Scan(&gone)
+	return gone, wrap("forget a card", err)
+}
+
+// GPUStayOf finds the card that is meant in what is kept of its holders, also when
+// the card itself is forgotten: by its id, or the last one of that UUID.
+func GPUStayOf(ctx context.Context, q Querier, ref Ref) (id cloud.GPUID, err error) {
+	err = q.QueryRow(ctx, `SELECT gpu_id FROM gpu_stay WHERE gpu_id = $1 OR gpu_uuid = $2 ORDER BY started_at DESC LIMIT 1`, ref.ID, ref.Name).Scan(&id)
+	return id, wrap("find a card's history", err)
+}
+
+// GPUStayList lists who held a card, newest first, before one.
+func GPUStayList(ctx context.Context, q Querier, card cloud.GPUID, before *cloud.GPUStayID, limit int) ([]cloud.GPUStay, error) {
+	rows, _ := q.Query(ctx, `
+		SELECT s.id, s.gpu_id, s.instance_id, i.name, o.name, s.epoch, s.model, s.mode, s.profile, lower(s.slots), upper(s.slots), s.started_at, s.ended_at
+		FROM gpu_stay s JOIN instance i ON i.id = s.instance_id JOIN organisation o ON o.id = s.org_id
+		WHERE s.gpu_id = $1 AND ($2::uuid IS NULL OR (s.started_at, s.id) < (SELECT b.started_at, b.id FROM gpu_stay b WHERE b.id = $2))
+		ORDER BY s.started_at DESC, s.id DESC LIMIT $3`, card, before, limit)
+	out, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (s cloud.GPUStay, err error) {
+		err = row.Scan(&s.ID, &s.GPUID, &s.InstanceID, &s.InstanceName, &s.OrgName, &s.Epoch, &s.Model, &s.Mode, &s.Profile, &s.Slots.Start, &s.Slots.End, &s.From, &s.To)
+		return s, err
+	})
+	return out, wrap("list a card's holders", err)
+}
+
 // AssignedCard is what a card of a node is to be.
 type AssignedCard struct {
 	PCIAddress string
@@ -48,14 +83,16 @@ type AssignedCard struct {
 	Shares     int
 	VGPUType   string
 	Recover    int64
+	Faults     int64
+	FaultXID   int
 }
 
 // cardsAssignedSQL lists the cards of which anybody wants anything. One without a
 // wish stays in the mode that it is in.
 const cardsAssignedSQL = `
 	SELECT pci_address, COALESCE(desired_mode, mode), CASE WHEN desired_mode IS NULL THEN geometry ELSE desired_geometry END,
-		desired_layout, desired_shares, desired_vgpu_type, recover
-	FROM gpu WHERE node_id = $1 AND (desired_mode IS NOT NULL OR recover > 0) ORDER BY pci_address`
+		desired_layout, desired_shares, desired_vgpu_type, recover, faults, fault_xid
+	FROM gpu WHERE node_id = $1 AND (desired_mode IS NOT NULL OR recover > 0 OR faults > 0) ORDER BY pci_address`
 
 // ExcludedReported keeps which functions a node does not offer, as tenon_node.
 func ExcludedReported(ctx context.Context, q Querier, node cloud.NodeID, list []cloud.Excluded) error {

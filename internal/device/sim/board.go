@@ -65,7 +65,10 @@ type card struct {
 	mode  string
 }
 
-type mark struct{ state, reason string }
+type mark struct {
+	State  string `json:"state"`
+	Reason string `json:"reason"`
+}
 
 var (
 	_ device.Board    = (*Board)(nil)
@@ -117,6 +120,9 @@ func Open(cfg Config) (*Board, error) {
 		s := b.state.Cards[c.PCIAddress]
 		if s.Form.Mode == "" {
 			s.Form.Mode = c.mode
+		}
+		if s.Mark != nil {
+			b.marks[c.uuid] = *s.Mark
 		}
 		b.state.Cards[c.PCIAddress] = s
 		b.settle(c)
@@ -171,7 +177,7 @@ func (b *Board) Inventory(ctx context.Context) (device.Inventory, error) {
 			Mode: c.mode, State: "ready", MemoryMiB: c.MemoryMiB, NUMANode: c.NUMANode, Simulated: true,
 		}
 		if m, ok := b.marks[c.uuid]; ok {
-			g.State, g.Reason = m.state, m.reason
+			g.State, g.Reason = m.State, m.Reason
 		}
 		if b.failProbe {
 			g.State, g.Reason = "unknown", "the probe failed (simulated)"

@@ -30,11 +30,14 @@ var (
 func (b *Board) Fault(uuid string, xid int, instance string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c := b.card(uuid)
-	if c == nil {
-		return
+	if c := b.card(uuid); c != nil {
+		b.show(c, xid, instance)
 	}
-	now := b.cfg.Now()
+}
+
+// show has a card show a fault; what that does to it outlives the process.
+func (b *Board) show(c *card, xid int, instance string) {
+	now, uuid := b.cfg.Now(), c.uuid
 	f := fault{at: now, Incident: nodewire.Incident{
 		PCIAddress: c.PCIAddress, GPUUUID: uuid, Kind: "xid", XID: xid, InstanceID: instance, Action: nodewire.ActionOut,
 		Message: fmt.Sprintf("XID %d (simulated)", xid),
@@ -54,12 +57,23 @@ func (b *Board) Fault(uuid string, xid int, instance string) {
 	b.faults = append(b.faults, f)
 	switch f.Action {
 	case nodewire.ActionNeedsReset:
-		if m := b.marks[uuid]; m.state != nodewire.GPUUnhealthy {
-			b.marks[uuid] = mark{nodewire.GPUNeedsReset, f.Message}
+		if m := b.marks[uuid]; m.State != nodewire.GPUUnhealthy {
+			b.mark(c, &mark{nodewire.GPUNeedsReset, f.Message})
 		}
 	case nodewire.ActionOut:
-		b.marks[uuid] = mark{nodewire.GPUUnhealthy, f.Message}
+		b.mark(c, &mark{nodewire.GPUUnhealthy, f.Message})
 	}
+}
+
+// mark sets the state that a card reports, or takes it away. The caller saves it.
+func (b *Board) mark(c *card, m *mark) {
+	s := b.state.Cards[c.PCIAddress]
+	if s.Mark = m; m == nil {
+		delete(b.marks, c.uuid)
+	} else {
+		b.marks[c.uuid] = *m
+	}
+	b.state.Cards[c.PCIAddress] = s
 }
 
 // Lose makes a slice of a card's layout not show, as a driver may; nil: all show.

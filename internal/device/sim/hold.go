@@ -147,7 +147,7 @@ func (b *Board) check(devices []nodewire.Device) error {
 	for _, d := range devices {
 		c := b.card(d.GPUUUID)
 		if m, ok := b.marks[c.uuid]; ok {
-			return fmt.Errorf("card %d is %s: %s", c.index, m.state, m.reason)
+			return fmt.Errorf("card %d is %s: %s", c.index, m.State, m.Reason)
 		}
 		if why := b.busy(c, b.cfg.Now()); why != "" {
 			return fmt.Errorf("card %d: %s", c.index, why)

@@ -219,3 +219,60 @@ func TestWishesAndHoldersNeverMeet(t *testing.T) {
 		}
 	})
 }
+
+// TestAFaultThatAnOperatorSimulates comes once for each that was asked for, names a
+// holder, outlives the process and ends with the card's recovery.
+func TestAFaultThatAnOperatorSimulates(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	cfg := Config{Board: "dgx-a100", StateDir: t.TempDir(), Seed: "x"}
+	b, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inv, err := b.Inventory(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := inv.GPUs[0]
+	whole := nodewire.Device{GPUUUID: g.UUID, Mode: g.Mode, Profile: "whole", SlotEnd: 8}
+	if _, err := b.Prepare(ctx, device.Request{InstanceID: "inst-a", Epoch: 1, Kind: "container", Devices: []nodewire.Device{whole}}); err != nil {
+		t.Fatal(err)
+	}
+	wish := func(w nodewire.Card) nodewire.GPU {
+		t.Helper()
+		w.PCIAddress, w.Mode = g.PCIAddress, g.Mode
+		if err := b.Wish(ctx, []nodewire.Card{w}); err != nil {
+			t.Fatal(err)
+		}
+		inv, err := b.Inventory(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return inv.GPUs[0]
+	}
+	if now := wish(nodewire.Card{Faults: 1, FaultXID: 31}); now.State != "ready" {
+		t.Errorf("%+v", now)
+	}
+	for range 2 { // an assignment says so again and again
+		if now := wish(nodewire.Card{Faults: 2, FaultXID: 79}); now.State != nodewire.GPUUnhealthy {
+			t.Errorf("%+v", now)
+		}
+	}
+	l := b.Incidents()
+	if len(l) != 2 || l[0].XID != 31 || l[0].InstanceID != "inst-a" || l[1].XID != 79 {
+		t.Errorf("%+v", l)
+	}
+	if b, err = Open(cfg); err != nil {
+		t.Fatal(err)
+	}
+	if now := wish(nodewire.Card{Faults: 2, FaultXID: 79}); now.State != nodewire.GPUUnhealthy || len(b.Incidents()) != 0 {
+		t.Errorf("after a restart: %+v, %v", now, b.Incidents())
+	}
+	if err := b.Release(ctx, "inst-a", 1); err != nil {
+		t.Fatal(err)
+	}
+	if now := wish(nodewire.Card{Faults: 2, FaultXID: 79, Recover: 1}); now.State != "ready" {
+		t.Errorf("recovered: %+v", now)
+	}
+}

@@ -1,4 +1,4 @@
-import { queryOptions } from '@tanstack/react-query'
+import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query'
 import { ask, client } from './client.ts'
 import type { Schemas } from './problem.ts'
 
@@ -32,3 +32,30 @@ export const gpuUpdate = (gpu: string, body: GPUUpdate) =>
 
 export const gpuRecover = (gpu: string) =>
   ask(client.POST('/v1/gpus/{gpu}/recover', { params: { path: { gpu } } }))
+
+/** One hold of some of a card, over or not. */
+export type GPUStay = Schemas['GPUStay']
+
+/** historyQuery reads who held a card, page by page, newest first. */
+export const historyQuery = (gpu: string) =>
+  infiniteQueryOptions({
+    queryKey: ['fleet', 'gpu', gpu, 'history'],
+    queryFn: ({ signal, pageParam }) =>
+      ask(
+        client.GET('/v1/gpus/{gpu}/history', {
+          params: { path: { gpu }, query: pageParam ? { limit: 20, page_token: pageParam } : { limit: 20 } },
+          signal,
+        }),
+      ),
+    initialPageParam: '',
+    getNextPageParam: (last) => last.next_page_token,
+    refetchInterval: 10_000,
+  })
+
+/** gpuFault has a simulated card show a fault, by NVIDIA's number. */
+export const gpuFault = (gpu: string, xid: number) =>
+  ask(client.POST('/v1/gpus/{gpu}/simulate-fault', { params: { path: { gpu } }, body: { xid } }))
+
+/** gpuForget gives up a card that was taken out. */
+export const gpuForget = (gpu: string) =>
+  ask(client.POST('/v1/gpus/{gpu}/forget', { params: { path: { gpu } } }))

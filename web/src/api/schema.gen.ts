@@ -217,6 +217,46 @@ export interface paths {
         patch: operations["gpu.update"];
         trace?: never;
     };
+    "/v1/gpus/{gpu}/forget": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Give a card up that was taken out
+         * @description It leaves the count; who held it stays known. Refused while anything of it is held, or its node still sees it.
+         */
+        post: operations["gpu.forget"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/gpus/{gpu}/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List who held a card, and when
+         * @description Newest first. A card that was forgotten is found by its id or UUID.
+         */
+        get: operations["gpu.history"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/gpus/{gpu}/incidents": {
         parameters: {
             query?: never;
@@ -251,6 +291,26 @@ export interface paths {
          * @description For one that is quarantined, unhealthy, missing or waits for a reset. Its node checks it; only one that passes is offered again.
          */
         post: operations["gpu.recover"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/gpus/{gpu}/simulate-fault": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Have a simulated card show a fault
+         * @description Its node reports it as it would a real one: an incident, an alarm, what becomes of the card and of who holds it. Recover the card afterwards. Refused for a real card.
+         */
+        post: operations["gpu.fault"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1365,7 +1425,7 @@ export interface components {
             gpu_count: number;
             /**
              * Format: int64
-             * @description Memory of one card or slice, by its share of the card's slots; the driver's own figure may be a little less
+             * @description Of a flavor: usable memory of one card or slice, the least that a driver tells of those there are; absent while none has told
              */
             gpu_memory_mib?: number;
             /** @enum {string} */
@@ -1378,6 +1438,11 @@ export interface components {
             gpu_profile?: string;
             /** @description As the driver spells it on this model: 1g.10gb */
             gpu_profile_name?: string;
+            /**
+             * Format: int64
+             * @description Of a flavor: streaming multiprocessors of a slice, likewise
+             */
+            gpu_sms?: number;
             id: string;
             /** Format: int64 */
             memory_mib: number;
@@ -1490,6 +1555,14 @@ export interface components {
             /** @description Why not, as its node says */
             wish_reason?: string;
         };
+        GPUFault: {
+            /**
+             * Format: int64
+             * @description NVIDIA's number: 31 is a program's fault, 48 waits for a reset, 79 takes the card out
+             * @example 79
+             */
+            xid: number;
+        };
         GPUIncident: {
             /**
              * @description none: an application's fault, the card stays; needs_reset: nothing new before a reset; out: the card is unhealthy
@@ -1572,6 +1645,36 @@ export interface components {
             /** Format: int64 */
             slot_start: number;
             uuid: string;
+        };
+        GPUStay: {
+            /**
+             * Format: int64
+             * @description Of the instance's run
+             */
+            epoch: number;
+            /** Format: date-time */
+            from: string;
+            gpu_id: string;
+            id: string;
+            /** @description Its name */
+            instance: string;
+            instance_id: string;
+            mode: string;
+            organisation: string;
+            profile: string;
+            profile_name: string;
+            /**
+             * Format: int64
+             * @description One past the last
+             */
+            slot_end: number;
+            /** Format: int64 */
+            slot_start: number;
+            /**
+             * Format: date-time
+             * @description Absent while it is held
+             */
+            to?: string;
         };
         GPUUpdate: {
             /** @description Fixed slices of a card that MIG cuts; an empty list: slices are made as they are placed */
@@ -1683,7 +1786,7 @@ export interface components {
             gpu_count: number;
             /**
              * Format: int64
-             * @description Memory of one card or slice, by its share of the card's slots; the driver's own figure may be a little less
+             * @description Of a flavor: usable memory of one card or slice, the least that a driver tells of those there are; absent while none has told
              */
             gpu_memory_mib?: number;
             /** @enum {string} */
@@ -1696,6 +1799,11 @@ export interface components {
             gpu_profile?: string;
             /** @description As the driver spells it on this model: 1g.10gb */
             gpu_profile_name?: string;
+            /**
+             * Format: int64
+             * @description Of a flavor: streaming multiprocessors of a slice, likewise
+             */
+            gpu_sms?: number;
             /** @description What it holds now */
             gpus?: components["schemas"]["Claim"][];
             /** @description Stopped, and keeps its place and its GPUs; charged */
@@ -2136,6 +2244,11 @@ export interface components {
         };
         PageGPU: {
             items: components["schemas"]["GPU"][];
+            /** @description Pass it as page_token to get the next page; absent on the last one */
+            next_page_token?: string;
+        };
+        PageGPUStay: {
+            items: components["schemas"]["GPUStay"][];
             /** @description Pass it as page_token to get the next page; absent on the last one */
             next_page_token?: string;
         };
@@ -2972,6 +3085,73 @@ export interface operations {
             };
         };
     };
+    "gpu.forget": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or UUID */
+                gpu: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "gpu.history": {
+        parameters: {
+            query?: {
+                /** @description How many at most */
+                limit?: number;
+                /** @description next_page_token of the page before */
+                page_token?: string;
+            };
+            header?: never;
+            path: {
+                /** @description Id or UUID */
+                gpu: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PageGPUStay"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "gpu.incidents": {
         parameters: {
             query?: never;
@@ -3018,6 +3198,45 @@ export interface operations {
             cookie?: never;
         };
         requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GPU"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "gpu.fault": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key again gives the first answer */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description Id or UUID */
+                gpu: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["GPUFault"];
+            };
+        };
         responses: {
             /** @description OK */
             200: {

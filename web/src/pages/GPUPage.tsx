@@ -20,6 +20,7 @@ import { type Column, Table } from '~/ui/Table.tsx'
 import { Ago } from '~/ui/Time.tsx'
 import { GPUChange } from './GPUChange.tsx'
 import { GPUChanging, GPUIncidents, GPULayout, RecoverGPU } from './GPUDetails.tsx'
+import { GPUHistory, GPUMenu } from './GPULife.tsx'
 
 const LineChart = lazy(() => import('~/ui/LineChart.tsx').then((m) => ({ default: m.LineChart })))
 
@@ -122,6 +123,7 @@ export function GPUPage() {
           <RecoverGPU g={g} />
           <Button onClick={() => setChanging(true)}>Change…</Button>
           <GPUChange gpu={g} open={changing} onClose={() => setChanging(false)} />
+          <GPUMenu g={g} />
         </>
       }
     >
@@ -218,6 +220,7 @@ export function GPUPage() {
           </Panel>
         </div>
         <GPUIncidents g={g} />
+        <GPUHistory g={g} />
       </div>
     </Page>
   )

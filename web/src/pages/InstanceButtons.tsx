@@ -70,7 +70,7 @@ export function InstanceButtons({ instance: i, project }: { instance: Instance; 
             onSelect: () => setDialog('resize'),
           },
           {
-            label: i.kind === 'vm' ? 'When stopped or lost…' : 'When its node is lost…',
+            label: i.kind === 'vm' ? 'When stopped, lost or booted…' : 'When its node is lost or booted…',
             onSelect: () => setDialog('after'),
           },
         ]}
