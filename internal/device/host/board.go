@@ -137,7 +137,7 @@ func (b *Board) resume(ctx context.Context) {
 	}
 	var wishes []nodewire.Card
 	for _, address := range slices.Sorted(maps.Keys(s.Cards)) {
-		c := s.Cards[address]
+		c := b.ledger.card(address) // as the releases left it: an idle card may have changed its mode
 		if c.Phase == nodewire.GPUCleaning {
 			if err := b.recoverLocked(ctx, address, c.Recovered); err != nil {
 				b.cfg.Log.Warn("end a check that was interrupted", "card", address, "error", err)

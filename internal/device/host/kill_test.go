@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tenon-cloud/tenon/internal/device"
+	"github.com/tenon-cloud/tenon/internal/device/host"
 	"github.com/tenon-cloud/tenon/internal/device/pci"
 	"github.com/tenon-cloud/tenon/internal/device/pci/recorded"
 	"github.com/tenon-cloud/tenon/internal/nodewire"
@@ -32,7 +33,10 @@ type fleet struct {
 	epochs  map[string]int64
 	first   string // drivers, overrides and vGPU types as they were at the start
 	kills   int
-	ran     int // guests that had what they asked for
+	ran     int             // guests that had what they asked for
+	again   int             // kills in the life after a kill
+	pending int             // kills that left a card's mode to come with a reset
+	turned  map[string]bool // cards that are repartitioned
 }
 
 type guest struct {
@@ -46,7 +50,7 @@ type guest struct {
 // in, and where.
 type place struct {
 	cards   []string
-	mode    string // whole, vgpu, mig
+	mode    string // whole, vgpu, mig, shared
 	kind    string
 	profile string
 	start   int
@@ -56,6 +60,7 @@ type place struct {
 type scene struct {
 	name, tree string
 	driver     bool
+	slices     bool              // a vGPU driver, whose vGPUs MIG slices can back
 	wishes     []nodewire.Card   // at the start
 	turns      [][]nodewire.Card // repartitions
 	places     []place
@@ -76,6 +81,22 @@ var scenes = []scene{
 		{{PCIAddress: other, Mode: "mig", Layout: []nodewire.Place{{Profile: "3g", SlotStart: 0, SlotEnd: 4}, {Profile: "1g", SlotStart: 4, SlotEnd: 5}}}}},
 		places: []place{{cards: []string{other}, mode: "whole", kind: "vm"}, {cards: []string{other}, mode: "whole", kind: "container"}, {cards: []string{parted}, mode: "whole", kind: "vm"},
 			{cards: []string{other}, mode: "mig", kind: "container", profile: "3g", start: 0, end: 4}, {cards: []string{other}, mode: "mig", kind: "container", profile: "1g", start: 4, end: 5}}},
+	{name: "MIG whose modes wait for a reset", tree: "a100", driver: true, turns: [][]nodewire.Card{
+		{{PCIAddress: parted, Mode: "mig"}}, {{PCIAddress: parted, Mode: "whole"}},
+		{{PCIAddress: parted, Mode: "mig", Layout: []nodewire.Place{{Profile: "2g", SlotStart: 0, SlotEnd: 2}, {Profile: "1g", SlotStart: 6, SlotEnd: 7}}}}},
+		places: []place{{cards: []string{parted}, mode: "whole", kind: "vm"}, {cards: []string{parted}, mode: "whole", kind: "container"},
+			{cards: []string{parted}, mode: "mig", kind: "container", profile: "2g", start: 0, end: 2}, {cards: []string{parted}, mode: "mig", kind: "container", profile: "1g", start: 6, end: 7}}},
+	{name: "shares", tree: "a100", driver: true, wishes: []nodewire.Card{{PCIAddress: other, Mode: "shared", Shares: 4}},
+		turns:  [][]nodewire.Card{{{PCIAddress: other, Mode: "shared", Shares: 4}}, {{PCIAddress: other, Mode: "whole"}}, {{PCIAddress: other, Mode: "shared", Shares: 2}}},
+		places: []place{share(other, 0), share(other, 1), share(other, 3), {cards: []string{other}, mode: "whole", kind: "container"}, {cards: []string{other}, mode: "whole", kind: "vm"}}},
+	{name: "one card in every mode in turn", tree: "a100", driver: true, turns: [][]nodewire.Card{
+		{{PCIAddress: parted, Mode: "mig"}}, {{PCIAddress: parted, Mode: "shared", Shares: 3}}, {{PCIAddress: parted, Mode: "whole"}}},
+		places: []place{{cards: []string{parted}, mode: "whole", kind: "vm"}, share(parted, 0), share(parted, 2),
+			{cards: []string{parted}, mode: "mig", kind: "container", profile: "1g", start: 0, end: 1}, {cards: []string{parted, other}, mode: "whole", kind: "vm"}}},
+}
+
+func share(card string, n int) place {
+	return place{cards: []string{card}, mode: "shared", kind: "container", profile: "share", start: n, end: n + 1}
 }
 
 const other = "0000:65:00.0"
@@ -90,7 +111,15 @@ func newFleet(t fataler, s scene) *fleet {
 	if s.driver {
 		change = append(change, twoA100())
 	}
-	f := &fleet{world: newWorld(t, s.tree, change...), guests: map[string]*guest{}, wishes: map[string]nodewire.Card{}, epochs: map[string]int64{}}
+	if s.slices {
+		change = append(change, vgpuHost())
+	}
+	f := &fleet{world: newWorld(t, s.tree, change...), guests: map[string]*guest{}, wishes: map[string]nodewire.Card{}, epochs: map[string]int64{}, turned: map[string]bool{}}
+	for _, turn := range s.turns {
+		for _, c := range turn {
+			f.turned[c.PCIAddress] = true
+		}
+	}
 	f.inventory()
 	f.first = f.look()
 	for _, c := range s.wishes {
@@ -142,10 +171,28 @@ func (f *fleet) dies(n int, piece func()) (killed bool) {
 			}
 			killed = true
 			f.kills++
+			f.lookForPending()
 		}
 	}()
 	piece()
 	return false
+}
+
+// lookForPending counts kills that came between the asking for a mode and the
+// reset that it waits for.
+func (f *fleet) lookForPending() {
+	d, ok := f.cfg.Driver.(boundDriver)
+	if !ok {
+		return
+	}
+	f.kill = nil
+	list, err := d.Cards(context.Background())
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	if slices.ContainsFunc(list, func(c host.DriverCard) bool { return c.MIG.Current != c.MIG.Pending }) {
+		f.pending++
+	}
 }
 
 // restart is the agent's next life, which may be killed as well.
@@ -153,6 +200,7 @@ func (f *fleet) restart(at int) {
 	f.tb.Helper()
 	for f.dies(at, f.open) {
 		at = 0
+		f.again++
 	}
 	f.check()
 }
@@ -338,8 +386,8 @@ func (f *fleet) end() {
 	f.pardon(0)
 	back := slices.Collect(maps.Values(f.wishes))
 	for i := range back {
-		if back[i].PCIAddress == other {
-			back[i].Mode, back[i].VGPUType, back[i].Layout = "whole", "", nil
+		if f.turned[back[i].PCIAddress] {
+			back[i].Mode, back[i].VGPUType, back[i].Layout, back[i].Shares = "whole", "", nil, 0
 		}
 	}
 	f.turn(back, 0)
@@ -347,7 +395,7 @@ func (f *fleet) end() {
 		if g.State != nodewire.GPUReady {
 			f.tb.Errorf("%s ends %s: %s", g.PCIAddress, g.State, g.Reason)
 		}
-		if g.PCIAddress == other && (g.Mode != "whole" || g.Wish != "") {
+		if f.turned[g.PCIAddress] && (g.Mode != "whole" || g.Wish != "") {
 			f.tb.Errorf("%s ends in mode %s: %s", g.PCIAddress, g.Mode, g.Wish)
 		}
 	}
@@ -361,6 +409,29 @@ func (f *fleet) end() {
 	}
 }
 
+// kindOfStep names what step does.
+func kindOfStep(s scene, what int) string {
+	switch {
+	case what < 4:
+		return "start"
+	case what < 7:
+		return "stop"
+	case (what == 7 || what > 9) && len(s.turns) > 0:
+		return "repartition"
+	case what == 8:
+		return "recovery that an operator asked for"
+	}
+	return "restart"
+}
+
+func counted(of map[string]int) string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(of)) {
+		out = append(out, fmt.Sprintf("%d in a %s", of[k], k))
+	}
+	return strings.Join(out, ", ")
+}
+
 // step does one thing, killed at a change of it.
 func (f *fleet) step(s scene, what, which, at int) {
 	f.tb.Helper()
@@ -371,7 +442,7 @@ func (f *fleet) step(s scene, what, which, at int) {
 		f.start(id, p, at)
 	case what < 7:
 		f.stop(id, at)
-	case what == 7 && len(s.turns) > 0:
+	case (what == 7 || what > 9) && len(s.turns) > 0:
 		f.turn(s.turns[which%len(s.turns)], at)
 	case what == 8:
 		f.pardon(at)
@@ -385,25 +456,33 @@ func (f *fleet) step(s scene, what, which, at int) {
 func TestTwoHundredKills(t *testing.T) {
 	t.Parallel()
 	const wanted = 200
-	total, steps, ran := 0, 0, 0
+	total, steps, ran, pending := 0, 0, 0, 0
+	at := map[string]int{}
 	random := rand.New(rand.NewPCG(4, 15))
 	for i, s := range scenes {
 		f := newFleet(t, s)
 		share := (wanted*(i+1))/len(scenes) - (wanted*i)/len(scenes)
 		for f.kills < share {
 			steps++
-			f.step(s, random.IntN(10), random.IntN(60), 1+random.IntN(24))
+			before, again, what := f.kills, f.again, random.IntN(13)
+			f.step(s, what, random.IntN(60), 1+random.IntN(24))
+			at["restart"] += f.again - again
+			at[kindOfStep(s, what)] += f.kills - before - (f.again - again)
 			if steps > 20_000 {
 				t.Fatalf("%s: only %d kills", s.name, f.kills)
 			}
 		}
 		f.end()
-		total, ran = total+f.kills, ran+f.ran
+		total, ran, pending = total+f.kills, ran+f.ran, pending+f.pending
 		if t.Failed() {
 			t.Fatalf("in the scene of %s", s.name)
 		}
 	}
-	t.Logf("%d kills in %d steps on %d hosts, %d guests ran: 0 double owners, 0 devices free while held, every host as it was", total, steps, len(scenes), ran)
+	if pending == 0 {
+		t.Error("none left a mode pending")
+	}
+	t.Logf("%d kills (%s; %d left a MIG mode pending) in %d steps on %d hosts, %d guests ran: 0 double owners, 0 devices free while held, every host as it was",
+		total, counted(at), pending, steps, len(scenes), ran)
 }
 
 // TestARestartEndsARelease that was killed anywhere, by itself, and nothing of the
@@ -433,6 +512,33 @@ func TestARestartEndsARelease(t *testing.T) {
 		}
 		if now := f.look(); now != f.first {
 			t.Errorf("killed at %d: the host is\n%s\nand was\n%s", at, now, f.first)
+		}
+	}
+}
+
+// TestAModeThatWaitedComesWithTheRestart: the agent is killed anywhere in the end
+// of the guest that stood in the way of it, and the next life does not go back to
+// the mode that was.
+func TestAModeThatWaitedComesWithTheRestart(t *testing.T) {
+	t.Parallel()
+	for at := 1; ; at++ {
+		f := newFleet(t, scene{tree: "a100-vgpu"})
+		f.turn(turns[0], 0)
+		f.start("inst-a", cuts[1], 0)
+		f.turn(turns[1], 0)
+		f.m.Detach("inst-a")
+		if !f.dies(at, func() { f.release("inst-a", 1) }) {
+			if at < 8 {
+				t.Errorf("a release has only %d changes", at)
+			}
+			return
+		}
+		f.open()
+		if at == 1 { // before the ledger had it: the agent asks again
+			f.release("inst-a", 1)
+		}
+		if g := f.mustGPU(other); g.Mode != "whole" || g.Wish != "" || f.look() != f.first {
+			t.Errorf("killed at %d: the card is %s (%s), and the host is\n%s\nand was\n%s", at, g.Mode, g.Wish, f.look(), f.first)
 		}
 	}
 }
