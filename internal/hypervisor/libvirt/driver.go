@@ -41,6 +41,7 @@ type Config struct {
 	Network  *network.Network
 	Virt     string // kvm or tcg; empty: what a probe says
 	SysDir   string // the kernel's /sys; empty: /sys
+	DevDir   string // its device files; empty: /dev
 	// HugePages backs machines by the huge pages that an operator has set aside; a
 	// machine for which there are too few doesn't start.
 	HugePages bool

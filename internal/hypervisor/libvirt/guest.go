@@ -30,6 +30,7 @@ type record struct {
 	StartedAt  time.Time         `json:"started_at"`
 	EndedAt    time.Time         `json:"ended_at"`
 	ExitCode   int               `json:"exit_code,omitempty"`
+	Groups     []string          `json:"groups,omitempty"` // files of IOMMU groups that QEMU may open
 }
 
 func (d *Driver) recordPath(id string) string { return filepath.Join(recordsDir(d.cfg), id+".json") }
@@ -117,6 +118,12 @@ func describe(lv *golibvirt.Libvirt, dom golibvirt.Domain) (held, error) {
 
 func (h held) active() bool {
 	return golibvirt.DomainState(h.state) != golibvirt.DomainShutoff && golibvirt.DomainState(h.state) != golibvirt.DomainCrashed
+}
+
+// started: it is past what can fail a start. Until then its process is there, and
+// if it ends it was no run.
+func (h held) started() bool {
+	return h.active() && (golibvirt.DomainState(h.state) != golibvirt.DomainPaused || golibvirt.DomainPausedReason(h.reason) != golibvirt.DomainPausedStartingUp)
 }
 
 // List implements hypervisor.Driver.
@@ -222,7 +229,7 @@ func (d *Driver) guest(id string, h held, pid int) hypervisor.Guest {
 	switch {
 	case h.active() || pid != 0:
 		g.State = hypervisor.Running
-		if known && r.StartedAt.IsZero() { // a crash came between the start and its record
+		if known && r.StartedAt.IsZero() && h.started() { // a crash came between the start and its record
 			r.StartedAt = time.Now()
 			_ = d.writeRecord(id, r)
 			g.StartedAt = r.StartedAt

@@ -115,6 +115,9 @@ func (d *Driver) launch(ctx context.Context, spec hypervisor.Spec) error {
 	if err := d.checkGiven(spec.Grants); err != nil {
 		return err
 	}
+	if err := d.giveGroups(spec.ID, spec.Grants); err != nil {
+		return err
+	}
 	text, err := d.domain(spec, at, v)
 	if err != nil {
 		return err

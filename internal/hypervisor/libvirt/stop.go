@@ -143,7 +143,10 @@ func (d *Driver) unplug(ctx context.Context, id string) error {
 	if err := Kill(d.cfg.CloudID, id, killWithin); err != nil {
 		return err
 	}
-	return d.awaitEnd(ctx, id)
+	if err := d.awaitEnd(ctx, id); err != nil {
+		return err
+	}
+	return d.takeGroups(id)
 }
 
 func (d *Driver) undefine(ctx context.Context, dom golibvirt.Domain) error {
