@@ -75,6 +75,8 @@ type Cloud struct {
 	Admin   *api.Client
 	App     *app.App
 	DB      *pgtest.Database
+	boot    func(boot string) // starts the node's agent
+	halt    func()            // ends it
 	Keys    *authn.Keys
 	Pool    *tunnel.Pool
 	Guests  *fake.Engine // of the node

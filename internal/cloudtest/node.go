@@ -34,10 +34,6 @@ func (c *Cloud) node(ctx context.Context, running *sync.WaitGroup, o Options) {
 	if err != nil {
 		t.Fatalf("cloudtest: %v", err)
 	}
-	door, err := agent.NewDoor(id, c.DoorURL, "node-1", c.NodeDir, c.log)
-	if err != nil {
-		t.Fatalf("cloudtest: %v", err)
-	}
 	c.NodeID = id.NodeID
 	c.Guests = fake.New(o.Guests)
 	cards := o.Cards
@@ -47,17 +43,49 @@ func (c *Cloud) node(ctx context.Context, running *sync.WaitGroup, o Options) {
 		}
 		cards = c.Board
 	}
-	a, err := agent.New(agent.Config{
-		NodeID: id.NodeID, CloudID: id.CloudID, Version: "test", Drivers: []hypervisor.Driver{c.Guests}, Board: cards, Door: door,
-		Store: agent.FileStore(filepath.Join(c.NodeDir, "ledger.json")), Volumes: volume.NewMemory(), Host: host, Log: c.log,
-		Timing: agent.Timing{Probe: 300 * time.Millisecond, Report: 500 * time.Millisecond, Sample: 100 * time.Millisecond, Activity: 200 * time.Millisecond, GiveUp: 5 * time.Second},
-	})
-	if err != nil {
-		t.Fatalf("cloudtest: %v", err)
+	kept := volume.NewMemory()
+	c.boot = func(boot string) {
+		t.Helper()
+		door, err := agent.NewDoor(id, c.DoorURL, "node-1", c.NodeDir, c.log)
+		if err != nil {
+			t.Fatalf("cloudtest: %v", err)
+		}
+		host.BootID = boot
+		a, err := agent.New(agent.Config{
+			NodeID: id.NodeID, CloudID: id.CloudID, Version: "test", Drivers: []hypervisor.Driver{c.Guests}, Board: cards, Door: door,
+			Store: agent.FileStore(filepath.Join(c.NodeDir, "ledger.json")), Volumes: kept, Host: host, Log: c.log,
+			Timing: agent.Timing{Probe: 300 * time.Millisecond, Report: 500 * time.Millisecond, Sample: 100 * time.Millisecond, Activity: 200 * time.Millisecond, GiveUp: 5 * time.Second},
+		})
+		if err != nil {
+			t.Fatalf("cloudtest: %v", err)
+		}
+		on, off := context.WithCancel(ctx)
+		ended := make(chan struct{})
+		running.Go(func() {
+			defer close(ended)
+			_ = a.Run(on)
+		})
+		c.halt = func() { off(); <-ended }
 	}
-	running.Go(func() { _ = a.Run(ctx) })
+	c.boot("boot-1")
 	pgtest.Eventually(t, "the node is ready and its cards are known", func() bool {
 		n, err := c.Admin.NodeGet(ctx, id.NodeID)
 		return err == nil && n.State == "ready" && len(n.GPUs) > 0
 	})
+}
+
+// Reboot boots the node again: its agent ends, no guest of it is left, and after a
+// while another agent finds what is on disk.
+func (c *Cloud) Reboot(boot string, off func()) {
+	c.t.Helper()
+	c.halt()
+	list, err := c.Guests.List(c.t.Context())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, g := range list {
+		c.Guests.Exit(g.ID, 255)
+	}
+	off()
+	c.boot(boot)
 }

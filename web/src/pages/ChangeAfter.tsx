@@ -44,7 +44,7 @@ export function ChangeAfter({
       open={open}
       onClose={close}
       wide
-      title={`When “${i.name}” is stopped, lost or booted`}
+      title={i.kind === 'vm' ? `When “${i.name}” or its node stops` : `When the node of “${i.name}” stops`}
       actions={
         <>
           <Button onClick={close}>Cancel</Button>

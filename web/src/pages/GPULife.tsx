@@ -190,7 +190,7 @@ const columns: Column<GPUStay>[] = [
     cell: (s) => (
       <span className="whitespace-nowrap">
         <Elapsed from={s.from} {...(s.to ? { to: s.to } : {})} />
-        {!s.to && <span className="text-fg3"> so far</span>}
+        {!s.to && <span className="hidden text-fg3 sm:inline"> so far</span>}
       </span>
     ),
   },

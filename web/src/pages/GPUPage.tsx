@@ -317,6 +317,7 @@ function Chart({
 
 function Free({ g }: { g: GPU }) {
   if (g.changing) return <p className="text-13 text-fg3">Nothing until it is what is wished.</p>
+  if (g.state !== 'ready') return <p className="text-13 text-fg3">Nothing until it is in service again.</p>
   if (g.mode === 'whole' && g.state === 'ready' && g.claims.length === 0)
     return <p className="text-13">An instance that asks for the whole card.</p>
   if (g.free.length === 0) return <p className="text-13 text-fg3">Nothing fits beside what is held now.</p>

@@ -70,7 +70,7 @@ export function InstanceButtons({ instance: i, project }: { instance: Instance; 
             onSelect: () => setDialog('resize'),
           },
           {
-            label: i.kind === 'vm' ? 'When stopped, lost or booted…' : 'When its node is lost or booted…',
+            label: i.kind === 'vm' ? 'When it or its node stops…' : 'When its node stops…',
             onSelect: () => setDialog('after'),
           },
         ]}
