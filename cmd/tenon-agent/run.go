@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -23,7 +25,22 @@ import (
 	"github.com/tenon-cloud/tenon/internal/volume"
 )
 
+// collectAt is how far the heap of what is in use may grow before it is collected,
+// in per cent: a node's memory is for its guests, and the agent's heap is so small
+// that to collect it often costs next to nothing.
+const collectAt = 30
+
+// processorsAtMost bounds the threads that run Go at once: on a server of a
+// hundred cores each would keep memory of its own.
+const processorsAtMost = 4
+
 func run(ctx context.Context, c config) error {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(collectAt)
+	}
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(min(processorsAtMost, runtime.GOMAXPROCS(0)))
+	}
 	log, err := c.logger()
 	if err != nil {
 		return err

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -15,7 +17,22 @@ import (
 
 // disks are the guests' writable layers in the node's disk pool. A layer lives
 // no longer than its guest.
-type disks struct{ pool *volume.Pool }
+type disks struct {
+	pool *volume.Pool
+
+	mu   sync.Mutex
+	used map[string]usage // as last read
+}
+
+// usage is what a layer held at a moment.
+type usage struct {
+	bytes int64
+	at    time.Time
+}
+
+// usageHolds is how long it is taken to be so: the file system tells of what was
+// written with its next commit only, every half a minute.
+const usageHolds = 14 * time.Second
 
 // PoolDir is where a node's disk pool lies, below the engine's state folder.
 func PoolDir(stateDir string) string { return filepath.Join(stateDir, "disk") }
@@ -24,7 +41,7 @@ func newDisks(cfg Config) *disks {
 	if cfg.Pool == nil {
 		cfg.Pool = volume.NewPool(PoolDir(cfg.StateDir), cfg.PoolMiB)
 	}
-	return &disks{pool: cfg.Pool}
+	return &disks{pool: cfg.Pool, used: map[string]usage{}}
 }
 
 func (p *disks) path(id string) string { return p.pool.Path(volume.Layers, id) }
@@ -60,6 +77,9 @@ func (p *disks) create(ctx context.Context, id string, sizeMiB int64, owner uint
 // remove gives back a writable layer; its root must be unmounted. Without a pool
 // there is none.
 func (p *disks) remove(ctx context.Context, id string) error {
+	p.mu.Lock()
+	delete(p.used, id)
+	p.mu.Unlock()
 	if !p.pool.Mounted() {
 		return nil
 	}
@@ -71,5 +91,18 @@ func (p *disks) list() []string { return p.pool.IDs(volume.Layers) }
 
 // usedBytes is what a guest wrote, as of the file system's last commit.
 func (p *disks) usedBytes(ctx context.Context, id string) (int64, error) {
-	return p.pool.UsedBytes(ctx, volume.Layers, id)
+	now := time.Now()
+	p.mu.Lock()
+	last, known := p.used[id]
+	p.mu.Unlock()
+	if known && now.Sub(last.at) < usageHolds {
+		return last.bytes, nil
+	}
+	bytes, err := p.pool.UsedBytes(ctx, volume.Layers, id)
+	if err == nil {
+		p.mu.Lock()
+		p.used[id] = usage{bytes, now}
+		p.mu.Unlock()
+	}
+	return bytes, err
 }

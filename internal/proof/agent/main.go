@@ -35,7 +35,7 @@ func main() {
 	flag.IntVar(&o.instances, "instances", 100, "how many are there to be recovered; the first hold a slice each, as many as there are")
 	flag.DurationVar(&o.rest, "rest", 3*time.Minute, "how long the agent is watched at rest")
 	flag.DurationVar(&o.calm, "calm", time.Minute, "how long after the last change it counts as at rest")
-	flag.IntVar(&o.rounds, "rounds", 5, "kills of each kind")
+	flag.IntVar(&o.rounds, "rounds", 3, "kills of each kind")
 	flag.BoolVar(&o.keep, "keep", false, "leave the instances there, for a look or another run")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -47,11 +47,14 @@ func main() {
 }
 
 func run(ctx context.Context, o options) (err error) {
+	if err := hostBoard(ctx, 200); err != nil {
+		return fmt.Errorf("measure the code for real cards: %w", err)
+	}
 	cloud, err := target.Open(o.state)
 	if err != nil {
 		return err
 	}
-	w := &world{cloud: cloud}
+	w := &world{cloud: cloud, tag: fmt.Sprintf("a%x", time.Now().UnixNano()&0xffffff)}
 	defer func() {
 		if !o.keep {
 			err = errors.Join(err, w.clear(context.WithoutCancel(ctx)))

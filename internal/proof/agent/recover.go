@@ -13,6 +13,10 @@ import (
 	"github.com/tenon-cloud/tenon/internal/proof/target"
 )
 
+// apart is how long after one kill the next comes: the supervisor waits longer each
+// time with a child that has not lived for half a minute.
+const apart = 31 * time.Second
+
 // recover kills the agent, and then containerd, again and again, and times how
 // soon all instances are known to run. The supervisor starts what was killed again
 // a fifth of a second later; that is in the figures.
@@ -33,7 +37,7 @@ func (w *world) recover(ctx context.Context, rounds int) error {
 	for _, child := range []string{"agent", "containerd"} {
 		var reported, settled []time.Duration
 		for range rounds {
-			if err := wait(ctx, 12*time.Second); err != nil { // at rest again, and past a look at everything
+			if err := wait(ctx, apart); err != nil {
 				return err
 			}
 			r, s, err := w.kill(ctx, child)
@@ -80,8 +84,8 @@ func (w *world) kill(ctx context.Context, child string) (reported, settled time.
 			return 0, 0, err
 		}
 	}
-	known := fmt.Sprintf(`SELECT count(*) FROM observation o JOIN instance i ON i.id = o.instance_id WHERE i.name LIKE 'proof-agent-%%'
-		AND i.state = 'running' AND o.state = 'running' AND o.epoch = i.epoch AND o.message = '' AND o.received_at > '%s'`, at[0])
+	known := fmt.Sprintf(`SELECT count(*) FROM observation o JOIN instance i ON i.id = o.instance_id WHERE i.name LIKE '%s-%%'
+		AND i.state = 'running' AND o.state = 'running' AND o.epoch = i.epoch AND o.message = '' AND o.received_at > '%s'`, w.tag, at[0])
 	if err := w.until(ctx, "all instances are reported", func() (bool, error) {
 		n, err := w.cloud.Number(ctx, known)
 		return n >= w.have, err
@@ -129,7 +133,7 @@ func (w *world) answers(ctx context.Context, pid int, began time.Time) (back int
 // runs tells each run from another: an instance that was started again has
 // another epoch or another process.
 func (w *world) runs(ctx context.Context) ([]string, error) {
-	epochs, err := w.cloud.SQL(ctx, "SELECT id, epoch, state FROM instance WHERE name LIKE 'proof-agent-%' ORDER BY id")
+	epochs, err := w.cloud.SQL(ctx, "SELECT id, epoch, state FROM instance WHERE name LIKE '"+w.tag+"-%' ORDER BY id")
 	if err != nil {
 		return nil, err
 	}

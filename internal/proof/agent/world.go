@@ -24,6 +24,7 @@ type world struct {
 	cloud *target.Target
 	cards int
 	have  int
+	tag   string   // of its names
 	made  []string // ids
 }
 
@@ -79,7 +80,7 @@ func (w *world) fill(ctx context.Context, n int, flavor string) error {
 		making.Go(func() {
 			turns <- struct{}{}
 			defer func() { <-turns }()
-			in := api.InstanceCreate{Name: fmt.Sprintf("proof-agent-%d", w.have+i), Image: "debian-12", Flavor: flavor, Command: []string{"sleep", "infinity"}}
+			in := api.InstanceCreate{Name: fmt.Sprintf("%s-%d", w.tag, w.have+i), Image: "debian-12", Flavor: flavor, Command: []string{"sleep", "infinity"}}
 			inst, err := w.cloud.Client.InstanceCreate(ctx, target.Project, in)
 			if err != nil {
 				errs[i] = fmt.Errorf("create %s: %w", in.Name, err)
@@ -99,11 +100,11 @@ func (w *world) fill(ctx context.Context, n int, flavor string) error {
 	}
 	w.have = len(w.made)
 	err := w.until(ctx, "all instances run", func() (bool, error) {
-		failed, err := w.cloud.Number(ctx, "SELECT count(*) FROM instance WHERE name LIKE 'proof-agent-%' AND state = 'failed'")
+		failed, err := w.cloud.Number(ctx, "SELECT count(*) FROM instance WHERE name LIKE '"+w.tag+"-%' AND state = 'failed'")
 		if err == nil && failed > 0 {
 			return false, fmt.Errorf("%d instances have failed", failed)
 		}
-		running, err := w.cloud.Number(ctx, "SELECT count(*) FROM instance WHERE name LIKE 'proof-agent-%' AND state = 'running'")
+		running, err := w.cloud.Number(ctx, "SELECT count(*) FROM instance WHERE name LIKE '"+w.tag+"-%' AND state = 'running'")
 		return running == w.have, err
 	})
 	if err == nil {
@@ -123,7 +124,7 @@ func (w *world) clear(ctx context.Context) error {
 		return err
 	}
 	err := w.until(ctx, "all instances are gone", func() (bool, error) {
-		left, err := w.cloud.Number(ctx, "SELECT count(*) FROM instance WHERE name LIKE 'proof-agent-%' AND state <> 'deleted'")
+		left, err := w.cloud.Number(ctx, "SELECT count(*) FROM instance WHERE name LIKE '"+w.tag+"-%' AND state <> 'deleted'")
 		return left == 0, err
 	})
 	for _, f := range []string{sliceFlavor, hostFlavor} {
