@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tenon-cloud/tenon/internal/device/nvml/simnvml"
 	"github.com/tenon-cloud/tenon/internal/device/pci"
 	"github.com/tenon-cloud/tenon/internal/device/pci/recorded"
 	"github.com/tenon-cloud/tenon/internal/preflight"
@@ -70,6 +71,27 @@ func TestCheckTellsOfRecordedHosts(t *testing.T) {
 		}
 		if !found {
 			t.Errorf("%s: %q is in no card", tree, want)
+		}
+	}
+}
+
+// TestCheckTellsWhatADriverSays of a card, from the driver's own tables.
+func TestCheckTellsWhatADriverSays(t *testing.T) {
+	t.Parallel()
+	d, err := simnvml.New(simnvml.Card{Model: "a100-80gb", PCIAddress: "0000:17:00.0", Resets: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"off", "going on with the next reset"} {
+		list, err := d.Cards(t.Context())
+		if err != nil || len(list) != 1 {
+			t.Fatal(list, err)
+		}
+		if got := told(list[0]); got.MIG != want || got.Name == "" {
+			t.Errorf("%+v, want MIG %s", got, want)
+		}
+		if _, err := d.SetMIG(t.Context(), "0000:17:00.0", true); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

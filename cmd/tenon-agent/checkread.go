@@ -76,9 +76,6 @@ func readCards(ctx context.Context, c config, f *preflight.Facts) {
 		f.ScanErr = err
 		return
 	}
-	for _, card := range inv.Cards {
-		f.Cards = append(f.Cards, cardFacts(card))
-	}
 	for _, x := range inv.Excluded {
 		f.Excluded = append(f.Excluded, preflight.Device{Address: x.Function.Address.String(), Name: "GPU " + x.Function.ID.String(), Reason: x.Reason})
 	}
@@ -91,14 +88,21 @@ func readCards(ctx context.Context, c config, f *preflight.Facts) {
 		}
 	}
 	f.Switches = len(inv.Switches)
+	var list []host.DriverCard
 	driver, err := nvml.Open()
 	if err == nil {
-		var list []host.DriverCard
 		list, err = driver.Cards(ctx)
 		f.NVIDIACards = len(list)
 		_ = driver.Close()
 	}
 	f.NVIDIA = err
+	for _, card := range inv.Cards {
+		c := cardFacts(card)
+		if i := slices.IndexFunc(list, func(d host.DriverCard) bool { return d.PCIAddress == c.Address }); i >= 0 {
+			c.Told = told(list[i])
+		}
+		f.Cards = append(f.Cards, c)
+	}
 	fabric, err := host.FindFmpm()
 	if err == nil {
 		_, err = fabric.Partitions(ctx)
@@ -109,7 +113,7 @@ func readCards(ctx context.Context, c config, f *preflight.Facts) {
 func cardFacts(c pci.Card) preflight.Card {
 	out := preflight.Card{
 		Address: c.Function.Address.String(), Name: "GPU " + c.Function.ID.String(), Driver: c.Function.Driver,
-		NVIDIA: c.Function.ID.Vendor == pci.VendorNVIDIA, Notes: c.Notes,
+		NVIDIA: c.Function.ID.Vendor == pci.VendorNVIDIA, Notes: c.Notes, Resets: c.Function.Reset,
 	}
 	if !c.Whole.OK {
 		out.Whole = c.Whole.Reason
@@ -127,6 +131,25 @@ func cardFacts(c pci.Card) preflight.Card {
 		out.Bundle = append(out.Bundle, a.String())
 	}
 	return out
+}
+
+func told(d host.DriverCard) *preflight.Told {
+	t := &preflight.Told{Name: d.Name, RowPending: d.Remap.Pending, RowFailure: d.Remap.Failure}
+	for _, p := range d.Processes {
+		t.Users = append(t.Users, p.String())
+	}
+	switch {
+	case !d.MIG.Capable:
+	case d.MIG.Current && d.MIG.Pending:
+		t.MIG = "on"
+	case d.MIG.Current:
+		t.MIG = "going off with the next reset"
+	case d.MIG.Pending:
+		t.MIG = "going on with the next reset"
+	default:
+		t.MIG = "off"
+	}
+	return t
 }
 
 func exists(path string) bool { _, err := os.Stat(path); return err == nil }

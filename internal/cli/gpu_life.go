@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -28,12 +27,19 @@ func (a *app) gpuHistory() *cobra.Command {
 				func(s api.GPUStay) []string {
 					to := "now"
 					if s.To != nil {
-						to = s.To.Local().Format(time.DateTime)
+						to = clock(s.To)
 					}
-					return []string{s.Instance, s.Organisation, s.ProfileName, fmt.Sprintf("%d-%d", s.SlotStart, s.SlotEnd-1), fmt.Sprint(s.Epoch), s.From.Local().Format(time.DateTime), to}
+					return []string{s.Instance, s.Organisation, s.ProfileName, slotsText(s.SlotStart, s.SlotEnd), fmt.Sprint(s.Epoch), clock(&s.From), to}
 				})
 		},
 	}
+}
+
+func slotsText(from, to int) string {
+	if to-from == 1 {
+		return fmt.Sprint(from)
+	}
+	return fmt.Sprintf("%d-%d", from, to-1)
 }
 
 func (a *app) gpuForget() *cobra.Command {

@@ -83,6 +83,26 @@ func (j *judge) card(f Facts, c Card) {
 		todo = append(todo, "boot Linux 6.13 or newer, which resets what is below a bridge, or recover it by hand each time")
 	}
 	text := c.Name
+	if t := c.Told; t != nil {
+		if t.Name != "" {
+			text += ", " + t.Name
+		}
+		if t.MIG != "" {
+			with = append(with, "MIG ("+t.MIG+")")
+		}
+		if len(t.Users) > 0 {
+			problems = append(problems, "it is used by "+strings.Join(t.Users, ", "))
+			todo = append(todo, "end that before the node joins: a card in use is not given to anybody else")
+		}
+		switch {
+		case t.RowFailure:
+			problems = append(problems, "a row of its memory could not be replaced")
+			todo = append(todo, "have the card replaced")
+		case t.RowPending:
+			problems = append(problems, "a row of its memory waits to be replaced")
+			todo = append(todo, "reset it (nvidia-smi --gpu-reset), or boot the host again")
+		}
+	}
 	if len(with) > 0 {
 		text += "; for " + strings.Join(with, ", ")
 	}
@@ -91,6 +111,9 @@ func (j *judge) card(f Facts, c Card) {
 	}
 	if len(c.Bundle) > 0 {
 		text += "; only together with " + strings.Join(c.Bundle, ", ")
+	}
+	if c.Reset == "" && len(c.Resets) > 0 {
+		text += "; reset by " + c.Resets[0]
 	}
 	for _, n := range c.Notes {
 		text += "; " + n

@@ -108,6 +108,17 @@ type Card struct {
 	Companions            []string
 	Bundle                []string
 	Notes                 []string
+	Resets                []string // ways to reset it
+	Told                  *Told    // what its vendor's driver says; nil: nothing
+}
+
+// Told is what a vendor's driver says of a card.
+type Told struct {
+	Name       string
+	MIG        string // empty: it has none; else off, on, going on, going off
+	Users      []string
+	RowPending bool // a memory row is replaced with the next reset
+	RowFailure bool // one could not be replaced
 }
 
 // Device is a function with the reason why it is not offered.
