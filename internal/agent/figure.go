@@ -1,58 +1,117 @@
 package agent
 
 import (
+	"encoding/binary"
 	"math"
-	"strconv"
+	"slices"
 	"time"
 
 	"github.com/tenon-cloud/tenon/internal/nodewire"
 )
 
-// figure is a sample as it is kept: an hour of them for each of a hundred instances
-// is most of what an agent remembers, so they are small and hold no pointers.
-type figure struct {
-	at                                   int64 // nanoseconds since 1970
-	rx, tx                               int64
-	cpu, memory, disk                    float32
-	gpu, gpuMemory, gpuWatts, gpuCelsius float32 // NaN: not known
-	pids                                 int32
-}
+// An hour of figures for each of a hundred instances would be most of what an agent
+// remembers. So they are kept as whole numbers, in steps that nobody sees, and of
+// each only how it differs from the one before: most differ little, or not at all.
+
+// figures is how many numbers a sample is.
+const figures = 11
+
+// figure is a sample in whole numbers.
+type figure [figures]int64
+
+const (
+	pageBytes = 4096
+	chunkSize = 60 // samples that go together
+	unknown   = 0
+	coldest   = 10_000 // above unknown, so that no reading is that: tenths below zero
+)
 
 func pack(s nodewire.Sample) figure {
-	known := func(v *float64) float32 {
+	tenths := func(v *float64) int64 {
 		if v == nil {
-			return float32(math.NaN())
+			return unknown
 		}
-		return float32(*v)
+		return max(1, int64(math.Round(*v*10))+coldest)
 	}
+	pages := func(mib float64) int64 { return int64(math.Round(mib * (1 << 20) / pageBytes)) }
 	return figure{
-		at: s.At.UnixNano(), rx: s.NetRxBytes, tx: s.NetTxBytes, pids: int32(min(s.Pids, math.MaxInt32)),
-		cpu: float32(s.CPUPercent), memory: float32(s.MemoryMiB), disk: float32(s.DiskMiB),
-		gpu: known(s.GPUPercent), gpuMemory: known(s.GPUMemoryMiB), gpuWatts: known(s.GPUPowerWatts), gpuCelsius: known(s.GPUTemperatureC),
+		s.At.UnixMicro(), s.NetRxBytes, s.NetTxBytes, int64(math.Round(s.CPUPercent * 100)), pages(s.MemoryMiB), pages(s.DiskMiB), s.Pids,
+		tenths(s.GPUPercent), tenths(s.GPUMemoryMiB), tenths(s.GPUPowerWatts), tenths(s.GPUTemperatureC),
 	}
 }
 
 func (f figure) unpack() nodewire.Sample {
-	known := func(v float32) *float64 {
-		if math.IsNaN(float64(v)) {
+	known := func(v int64) *float64 {
+		if v == unknown {
 			return nil
 		}
-		w := widen(v)
+		w := float64(v-coldest) / 10
 		return &w
 	}
+	mib := func(pages int64) float64 { return float64(pages) * pageBytes / (1 << 20) }
 	return nodewire.Sample{
-		At: time.Unix(0, f.at), NetRxBytes: f.rx, NetTxBytes: f.tx, Pids: int64(f.pids),
-		CPUPercent: widen(f.cpu), MemoryMiB: widen(f.memory), DiskMiB: widen(f.disk),
-		GPUPercent: known(f.gpu), GPUMemoryMiB: known(f.gpuMemory), GPUPowerWatts: known(f.gpuWatts), GPUTemperatureC: known(f.gpuCelsius),
+		At: time.UnixMicro(f[0]), NetRxBytes: f[1], NetTxBytes: f[2], CPUPercent: float64(f[3]) / 100, MemoryMiB: mib(f[4]), DiskMiB: mib(f[5]), Pids: f[6],
+		GPUPercent: known(f[7]), GPUMemoryMiB: known(f[8]), GPUPowerWatts: known(f[9]), GPUTemperatureC: known(f[10]),
 	}
 }
 
-// widen gives the number with the fewest digits that would be kept alike: 12.3 and
-// not 12.300000190734863.
-func widen(v float32) float64 {
-	w, err := strconv.ParseFloat(strconv.FormatFloat(float64(v), 'g', -1, 32), 64)
-	if err != nil {
-		return float64(v)
+// hour is the last so many figures of a run.
+type hour struct {
+	chunks []chunk
+	count  int
+}
+
+// chunk is some figures, each as its difference from the one before; the first is
+// whole.
+type chunk struct {
+	data []byte
+	n    int
+	last figure
+}
+
+// add keeps a figure, and at least size of them.
+func (h *hour) add(f figure, size int) {
+	if len(h.chunks) == 0 || h.chunks[len(h.chunks)-1].n == chunkSize {
+		if n := len(h.chunks); n > 0 {
+			h.chunks[n-1].data = append(make([]byte, 0, len(h.chunks[n-1].data)), h.chunks[n-1].data...) // it grows no more
+		}
+		h.chunks = append(h.chunks, chunk{})
 	}
-	return w
+	c := &h.chunks[len(h.chunks)-1]
+	for i := range f {
+		c.data = binary.AppendVarint(c.data, f[i]-c.last[i])
+	}
+	c.last = f
+	c.n++
+	h.count++
+	if first := h.chunks[0].n; h.count-first >= size {
+		h.chunks = slices.Delete(h.chunks, 0, 1)
+		h.count -= first
+	}
+}
+
+// each gives the last size figures, oldest first.
+func (h *hour) each(size int, f func(figure)) {
+	skip := h.count - size
+	for _, c := range h.chunks {
+		var at figure
+		for data := c.data; len(data) > 0; skip-- {
+			for i := range at {
+				d, n := binary.Varint(data)
+				at[i] += d
+				data = data[n:]
+			}
+			if skip <= 0 {
+				f(at)
+			}
+		}
+	}
+}
+
+// bytes is what the figures take.
+func (h *hour) bytes() (n int) {
+	for _, c := range h.chunks {
+		n += cap(c.data)
+	}
+	return n
 }

@@ -18,11 +18,10 @@ type metrics struct {
 	cards []nodewire.GPUSample
 }
 
-// ring is the samples of one run; next is where the oldest is once it is full.
+// ring is the samples of one run.
 type ring struct {
 	epoch   int64
-	figures []figure
-	next    int
+	hour    hour
 	lastCPU int64 // nanoseconds
 	lastAt  time.Time
 }
@@ -53,19 +52,7 @@ func (m *metrics) add(id string, epoch int64, at time.Time, st hypervisor.Stats,
 		s.CPUPercent = 100 * float64(st.CPUNanoseconds-r.lastCPU) / float64(elapsed)
 	}
 	r.lastCPU, r.lastAt = st.CPUNanoseconds, at
-	r.add(pack(s), m.size)
-}
-
-func (r *ring) add(f figure, size int) {
-	if len(r.figures) == size {
-		r.figures[r.next] = f
-		r.next = (r.next + 1) % size
-		return
-	}
-	if n := len(r.figures); n == cap(r.figures) { // a little at a time: most runs are short, and there are many
-		r.figures = append(make([]figure, 0, min(n+60, size)), r.figures...)
-	}
-	r.figures = append(r.figures, f)
+	r.hour.add(pack(s), m.size)
 }
 
 // list is all that is kept of an instance, oldest first.
@@ -80,13 +67,11 @@ func (m *metrics) since(id string, from time.Time) []nodewire.Sample {
 	if r == nil {
 		return out
 	}
-	for _, part := range [][]figure{r.figures[r.next:], r.figures[:r.next]} {
-		for _, f := range part {
-			if from.IsZero() || !time.Unix(0, f.at).Before(from) {
-				out = append(out, f.unpack())
-			}
+	r.hour.each(m.size, func(f figure) {
+		if from.IsZero() || f[0] >= from.UnixMicro() {
+			out = append(out, f.unpack())
 		}
-	}
+	})
 	return out
 }
 
