@@ -2,6 +2,7 @@ package agent
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -79,6 +80,29 @@ func TestALayoutIsThereForItsGuest(t *testing.T) {
 		expect(t, n, "inst_1", nodewire.GuestRunning, "")
 		if got := n.card(g.UUID).Slices; len(got) != 1 || got[0].Owner != "inst_1" {
 			t.Errorf("slices: %+v", got)
+		}
+	})
+}
+
+// TestAfterABootLayoutsComeBeforeGuests: cards are made what they are to be, and read
+// back, before anything is prepared or started on them.
+func TestAfterABootLayoutsComeBeforeGuests(t *testing.T) {
+	t.Parallel()
+	bubble(t, fake.Options{PrepareDelay: 10 * time.Second}, func(t *testing.T, w *world, n *node) {
+		inv, _ := w.board.Inventory(t.Context())
+		g := inv.GPUs[0]
+		inst := container("inst_1", 1)
+		inst.Devices = []nodewire.Device{{GPUUUID: g.UUID, Mode: "mig", Profile: "3g", SlotStart: 4, SlotEnd: 8}}
+		mustAssign(t, n, wishing(1, nodewire.Card{PCIAddress: g.PCIAddress, Mode: "mig", Layout: []nodewire.Place{{Profile: "3g", SlotStart: 4, SlotEnd: 8}}}, inst))
+		n.end() // the power goes while it is prepared
+		w.boot, w.did = "boot-2", nil
+		n2 := w.start(t, &fuse{})
+		pass(time.Minute)
+		expect(t, n2, "inst_1", nodewire.GuestRunning, "")
+		n2.end()
+		order := strings.Join(w.did, " ")
+		if !strings.HasPrefix(order, "wish read ") || strings.Index(order, "prepare") > strings.Index(order, "start") || !strings.Contains(order, "prepare") {
+			t.Errorf("in this order: %s", order)
 		}
 	})
 }

@@ -144,6 +144,7 @@ type world struct {
 
 	mu     sync.Mutex
 	faults []string
+	did    []string // what was asked of the board and the engine, in order
 }
 
 func newWorld(t testing.TB, dir string, opts fake.Options) *world {
@@ -165,6 +166,13 @@ func (w *world) fault(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.faults = append(w.faults, fmt.Sprintf(format, args...))
+}
+
+// note keeps the order of what is asked for.
+func (w *world) note(what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.did = append(w.did, what)
 }
 
 func (w *world) allFaults() []string {
@@ -190,7 +198,7 @@ func (w *world) start(t testing.TB, f *fuse) *node {
 	n := &node{door: &fakeDoor{}, fuse: f, stop: cancel, done: make(chan struct{})}
 	a, err := New(Config{
 		NodeID: "node_1", CloudID: "c1", Version: "test", Door: n.door,
-		Drivers:  []hypervisor.Driver{&fusedDriver{w.engine, f}},
+		Drivers:  []hypervisor.Driver{&fusedDriver{w.engine, f, w}},
 		Board:    &fusedBoard{w.board, f, w},
 		Store:    &fusedStore{w.disk, f},
 		Volumes:  &fusedVolumes{w.store, f},
@@ -249,6 +257,7 @@ func (v *fusedVolumes) Remove(ctx context.Context, id string) error {
 type fusedDriver struct {
 	*fake.Engine
 	f *fuse
+	w *world
 }
 
 func (d *fusedDriver) Prepare(ctx context.Context, spec hypervisor.Spec, p hypervisor.Progress) error {
@@ -256,6 +265,7 @@ func (d *fusedDriver) Prepare(ctx context.Context, spec hypervisor.Spec, p hyper
 }
 
 func (d *fusedDriver) Start(ctx context.Context, spec hypervisor.Spec) (g hypervisor.Guest, err error) {
+	d.w.note("start")
 	err = d.f.effect(func() error { g, err = d.Engine.Start(ctx, spec); return err })
 	return g, err
 }
@@ -289,6 +299,7 @@ type fusedBoard struct {
 }
 
 func (b *fusedBoard) Prepare(ctx context.Context, want device.Request) (grants []device.Grant, err error) {
+	b.w.note("prepare")
 	err = b.f.effect(func() error { grants, err = b.Board.Prepare(ctx, want); return err })
 	return grants, err
 }
@@ -310,7 +321,13 @@ func (b *fusedBoard) Release(ctx context.Context, id string, epoch int64) error 
 	})
 }
 
+func (b *fusedBoard) Inventory(ctx context.Context) (device.Inventory, error) {
+	b.w.note("read")
+	return b.Board.Inventory(ctx)
+}
+
 func (b *fusedBoard) Wish(ctx context.Context, cards []nodewire.Card) error {
+	b.w.note("wish")
 	return b.f.effect(func() error { return b.w.board.Wish(ctx, cards) })
 }
 
