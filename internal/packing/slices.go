@@ -1,0 +1,143 @@
+package packing
+
+import (
+	"math"
+
+	"github.com/tenon-cloud/tenon/internal/gpu"
+)
+
+// Slices places MIG slices on cards of one geometry. Which card of those that are
+// cut alike gets a slice doesn't matter, so a decision looks at layouts, and takes
+// no longer for more cards.
+//
+// A place costs three things. The room that it takes from the requests of the mix,
+// each weighing the less the more of it there is elsewhere in the cluster. What the
+// card would have taken in the long run. And, among equals, the room of a fuller
+// card costs less.
+type Slices struct {
+	layouts *layouts
+	weights []float64 // of each profile: how often it comes, times its slots
+	worth   []float64 // of each layout
+	price   []float64 // of one place for a profile now, scratch
+	more    []int     // places for each profile, in all
+
+	layout     []int32 // of each card
+	next, prev []int32 // cards of the same layout
+	first      []int32 // card of each layout; -1: none
+	live       []int32 // layouts that have a card
+	where      []int32 // of a layout in live
+}
+
+const (
+	scarce  = 5.0  // places that are left when one more weighs a third
+	horizon = 0.2  // of the long run, beside the room
+	fuller  = 1e-5 // of a free slot on the card
+)
+
+// NewSlices makes empty cards. The mix says how often each profile of the geometry
+// comes, in its order.
+func NewSlices(g *gpu.Geometry, cards int, mix []float64) *Slices {
+	s := &Slices{layouts: newLayouts(g)}
+	n := len(s.layouts.used)
+	s.layouts.measure()
+	s.price, s.more = make([]float64, len(g.Profiles)), make([]int, len(g.Profiles))
+	s.layout, s.next, s.prev = make([]int32, cards), make([]int32, cards), make([]int32, cards)
+	s.first, s.where, s.live = make([]int32, n), make([]int32, n), make([]int32, 0, n)
+	for i := range s.first {
+		s.first[i] = -1
+	}
+	s.Reweigh(mix)
+	for c := cards - 1; c >= 0; c-- {
+		s.enter(int32(c), 0)
+	}
+	return s
+}
+
+// Reweigh takes another mix.
+func (s *Slices) Reweigh(mix []float64) {
+	total := 0.0
+	for _, w := range mix {
+		total += w
+	}
+	part := make([]float64, len(s.price))
+	s.weights = make([]float64, len(s.price))
+	for p := range part {
+		if p < len(mix) && total > 0 {
+			part[p] = mix[p] / total
+			s.weights[p] = part[p] * float64(s.layouts.cuts[p].Profile.Slots)
+		}
+	}
+	s.worth = s.layouts.worth(part)
+}
+
+// Place books a place for a slice of the profile; card is -1 when there is none.
+func (s *Slices) Place(profile int) (card, start int) {
+	for p, w := range s.weights {
+		s.price[p] = w * math.Exp(-float64(s.more[p])/scarce)
+	}
+	from, best, score := int32(-1), move{}, 0.0
+	for _, i := range s.live {
+		for _, m := range s.layouts.moves[i][profile] {
+			v := horizon*(s.worth[m.to]-s.worth[i]) - fuller*float64(s.layouts.free[i])
+			now, then := s.layouts.room[i], s.layouts.room[m.to]
+			for p, price := range s.price {
+				v += price * float64(then[p]-now[p])
+			}
+			if from < 0 || v > score || v == score && (i < from || i == from && m.to < best.to) {
+				from, best, score = i, m, v
+			}
+		}
+	}
+	if from < 0 {
+		return -1, -1
+	}
+	c := s.first[from]
+	s.leave(c)
+	s.enter(c, best.to)
+	return int(c), int(best.start)
+}
+
+// Release gives back the slice that begins at start.
+func (s *Slices) Release(card, start int) {
+	for _, m := range s.layouts.gone[s.layout[card]] {
+		if int(m.start) == start {
+			s.leave(int32(card))
+			s.enter(int32(card), m.to)
+			return
+		}
+	}
+}
+
+// Used is what a card holds.
+func (s *Slices) Used(card int) gpu.Used { return s.layouts.used[s.layout[card]] }
+
+func (s *Slices) enter(card, layout int32) {
+	head := s.first[layout]
+	if head < 0 {
+		s.where[layout] = int32(len(s.live))
+		s.live = append(s.live, layout)
+	} else {
+		s.prev[head] = card
+	}
+	s.layout[card], s.next[card], s.prev[card], s.first[layout] = layout, head, -1, card
+	for p, m := range s.layouts.more[layout] {
+		s.more[p] += int(m)
+	}
+}
+
+func (s *Slices) leave(card int32) {
+	layout, next, prev := s.layout[card], s.next[card], s.prev[card]
+	if next >= 0 {
+		s.prev[next] = prev
+	}
+	if prev >= 0 {
+		s.next[prev] = next
+	} else if s.first[layout] = next; next < 0 {
+		last := s.live[len(s.live)-1]
+		s.live[s.where[layout]], s.where[last] = last, s.where[layout]
+		s.live = s.live[:len(s.live)-1]
+	}
+	for p, m := range s.layouts.more[layout] {
+		s.more[p] -= int(m)
+	}
+}
