@@ -28,7 +28,7 @@ import (
 // collectAt is how far the heap of what is in use may grow before it is collected,
 // in per cent: a node's memory is for its guests, and the agent's heap is so small
 // that to collect it often costs next to nothing.
-const collectAt = 30
+const collectAt = 50
 
 // processorsAtMost bounds the threads that run Go at once: on a server of a
 // hundred cores each would keep memory of its own.
@@ -97,7 +97,7 @@ func run(ctx context.Context, c config) error {
 		NodeID: id.NodeID, CloudID: id.CloudID, Version: version, Log: log, Host: host, Door: door,
 		Drivers: []hypervisor.Driver{driver, machines}, Board: board,
 		Store:   agent.FileStore(filepath.Join(c.stateDir, "ledger.json")),
-		Volumes: volume.NewStore(pool), Watchdog: dog, Labels: c.labels,
+		Volumes: volume.NewStore(pool), Watchdog: dog, Labels: c.labels, Leaving: hostLeaves,
 	})
 	if err != nil {
 		return err

@@ -41,10 +41,13 @@ type Config struct {
 	Watchdog Watchdog
 	// Clock is the time since boot, which nobody sets and which counts sleep; nil:
 	// the kernel's.
-	Clock  func() time.Duration
-	Host   Host
-	Timing Timing
-	Log    *slog.Logger
+	Clock func() time.Duration
+	// Leaving reports, when the agent is asked to end, that the host goes down: then
+	// guests are shut down in order before it ends; nil: it never does.
+	Leaving func() bool
+	Host    Host
+	Timing  Timing
+	Log     *slog.Logger
 }
 
 // Timing is how often and how long; zeros take the defaults.
@@ -198,6 +201,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.ended = true // no worker is added from here on
 	a.mu.Unlock()
 	a.wg.Wait()
+	if a.cfg.Leaving != nil && a.cfg.Leaving() {
+		a.haltGuests(context.WithoutCancel(ctx))
+	}
 	if err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("serve the control plane: %w", err)
 	}

@@ -121,10 +121,10 @@ func killedUnwatched(v view) bool {
 	return g.ExitCode == 137 && !g.OOMKilled && (g.ExitedAt.IsZero() || g.ExitedAt.Before(v.since))
 }
 
-// rebooted: it ran in another boot of this host, which no process outlives. What
-// the engine still has of it, if anything, is no run.
+// rebooted: it ran in another boot of this host, which no process outlives, or was
+// shut down for one. What the engine still has of it, if anything, is no run.
 func rebooted(v view) bool {
-	return v.rec.RunBoot != "" && v.rec.RunBoot != v.boot && (v.guest == nil || v.guest.State != hypervisor.Running)
+	return (v.rec.Halted || v.rec.RunBoot != "" && v.rec.RunBoot != v.boot) && (v.guest == nil || v.guest.State != hypervisor.Running)
 }
 
 func interrupted(v view) *ending {

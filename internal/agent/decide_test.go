@@ -28,6 +28,7 @@ func TestDecide(t *testing.T) {
 		"started":      {Epoch: 2, RunGeneration: 5, RunBoot: boot},
 		"started-gen4": {Epoch: 2, RunGeneration: 4, RunBoot: boot},
 		"other-boot":   {Epoch: 2, RunGeneration: 5, RunBoot: "boot-0"},
+		"halted":       {Epoch: 2, RunGeneration: 5, RunBoot: boot, Halted: true},
 		"after-e1":     {Epoch: 2, Earlier: []int64{1}},
 		"ending":       {Epoch: 2, End: &ending{State: nodewire.GuestFailed, ExitCode: code(1)}},
 		"ended":        {Epoch: 2, End: &ending{State: nodewire.GuestStopped, Done: true}},
@@ -74,6 +75,10 @@ func TestDecide(t *testing.T) {
 		{"running", "other-boot", "none", "end failed node_rebooted"},
 		{"running", "other-boot", "exit-0", "end failed node_rebooted"},
 		{"running", "other-boot", "prepared", "end failed node_rebooted"}, // what a host without its processes shows
+		{"running", "halted", "exit-0", "end failed node_rebooted"},       // a soft reboot: the kernel stays
+		{"running", "halted", "none", "end failed node_rebooted"},
+		{"running", "halted", "running", "watch"}, // the host stayed up after all
+		{"stopped", "halted", "exit-0", "end stopped asked"},
 		{"running", "other-boot", "run-gen4", "restart"},
 		{"stopped", "other-boot", "prepared", "end stopped asked"},
 		{"gone", "other-boot", "none", "end gone asked"},

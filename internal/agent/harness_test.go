@@ -141,6 +141,7 @@ type world struct {
 	base   time.Time // of the boot
 	store  *volume.Memory
 	dog    Watchdog
+	leaves bool // the host goes down with the agent
 
 	mu     sync.Mutex
 	faults []string
@@ -203,6 +204,7 @@ func (w *world) start(t testing.TB, f *fuse) *node {
 		Store:    &fusedStore{w.disk, f},
 		Volumes:  &fusedVolumes{w.store, f},
 		Watchdog: w.dog,
+		Leaving:  func() bool { return w.leaves },
 		Clock:    func() time.Duration { return w.sinceBoot() },
 		Host:     Host{VCPU: 8, MemoryMiB: 1024, BootID: w.boot}, Timing: w.timing,
 	})

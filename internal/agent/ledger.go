@@ -64,6 +64,9 @@ type record struct {
 	RunGeneration int64   `json:"run_generation,omitempty"`
 	RunBoot       string  `json:"run_boot,omitempty"`
 	End           *ending `json:"end,omitempty"` // the run's end, once it is decided
+	// Halted: it was shut down since its host went down, which is no end that it
+	// chose, also where the kernel stays (a soft reboot).
+	Halted bool `json:"halted,omitempty"`
 	// Volumes are those that its guest may have mounted.
 	Volumes []string `json:"volumes,omitempty"`
 	// Adopted says what a guest counts as that a restored control plane knows at an

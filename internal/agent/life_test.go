@@ -370,6 +370,48 @@ func TestARebootEndsRunsAndTheNextEpochStartsAnew(t *testing.T) {
 	})
 }
 
+// TestGuestsAreShutDownBeforeTheirHost: in order, which is no end of their own: they
+// come back, whether the kernel was started anew or not.
+func TestGuestsAreShutDownBeforeTheirHost(t *testing.T) {
+	t.Parallel()
+	for name, boot := range map[string]string{"a boot": "boot-2", "a soft reboot": "boot-1"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, fake.Options{StopDelay: 3 * time.Second}, func(t *testing.T, w *world, n *node) {
+				mustAssign(t, n, assignment("e", 1, withDevice(w, container("inst_1", 1)), desired(container("inst_2", 1), nodewire.DesiredStopped)))
+				pass(10 * time.Second)
+				stray := container("inst_stray", 1)
+				if err := w.engine.Prepare(t.Context(), hypervisor.Spec{Instance: stray}, func(string, string, int) {}); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := w.engine.Start(t.Context(), hypervisor.Spec{Instance: stray}); err != nil {
+					t.Fatal(err)
+				}
+				reports := len(n.door.reports)
+				w.leaves = true
+				n.end()
+				for _, g := range guests(t, w) {
+					if (g.State == hypervisor.Running) != (g.ID == "inst_stray") {
+						t.Errorf("%s is %s", g.ID, g.State)
+					}
+				}
+				if len(n.door.reports) != reports {
+					t.Error("it was told, before it is known what becomes of it")
+				}
+				w.boot, w.leaves = boot, false
+				n2 := w.start(t, &fuse{})
+				pass(time.Second)
+				expect(t, n2, "inst_1", nodewire.GuestFailed, nodewire.ReasonRebooted)
+				expect(t, n2, "inst_2", nodewire.GuestStopped, nodewire.ReasonAsked)
+				if held(t, w) != 0 {
+					t.Error("its device is still held")
+				}
+				n2.end()
+			})
+		})
+	}
+}
+
 // TestAnUpgradeOfTheAgentLeavesGuestsRunning: another agent in the same boot takes
 // over what runs, and nothing of it is begun, ended or told anew.
 func TestAnUpgradeOfTheAgentLeavesGuestsRunning(t *testing.T) {

@@ -150,7 +150,7 @@ func (w *worker) watch(v view) error {
 }
 
 func (w *worker) noteRun(v view) error {
-	if v.rec.RunGeneration == v.guest.Generation && v.rec.RunBoot == w.a.cfg.Host.BootID {
+	if v.rec.RunGeneration == v.guest.Generation && v.rec.RunBoot == w.a.cfg.Host.BootID && !v.rec.Halted {
 		return nil
 	}
 	return w.a.ledger.update(func(s *state) error {
@@ -158,7 +158,7 @@ func (w *worker) noteRun(v view) error {
 		if !ok || rec.Epoch != v.rec.Epoch {
 			return nil // the next look sees to it
 		}
-		rec.RunGeneration, rec.RunBoot = v.guest.Generation, w.a.cfg.Host.BootID
+		rec.RunGeneration, rec.RunBoot, rec.Halted = v.guest.Generation, w.a.cfg.Host.BootID, false
 		s.Records[w.id] = rec
 		return nil
 	})
