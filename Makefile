@@ -20,6 +20,7 @@ SUDO := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo)
 # These make containers, bridges and images: as root, in `make test`.
 ROOT_PACKAGES := ./internal/hypervisor/containerd ./internal/hypervisor/libvirt ./internal/network ./internal/imagebuild ./internal/devcloud
 TEST_TIMEOUT := 10m
+LAB_KILLS := 20
 
 ##@ Use
 
@@ -43,6 +44,7 @@ clean: ## Stop this folder's cloud, then delete it and all that was built
 	fi
 	@[ ! -d bin/test-cloud ] || $(SUDO) ./bin/tenond dev --clean --state bin/test-cloud
 	@! mountpoint -q bin/test-cloud || $(SUDO) umount -l bin/test-cloud
+	@[ ! -d bin/lab ] || $(SUDO) rm -rf bin/lab
 	@[ ! -d bin/registry-cache ] || $(SUDO) rm -rf bin/registry-cache
 	@[ ! -d bin/vm-image-cache ] || $(SUDO) rm -rf bin/vm-image-cache
 	@rm -rf bin web/node_modules
@@ -53,7 +55,7 @@ clean: ## Stop this folder's cloud, then delete it and all that was built
 check: setup-tests format vet wall gen-check unit web-check ## Format, vet, staticcheck, walls, contract and schema drift, unit and Postgres tests, TypeScript (10 min at most)
 	@echo 'make check: all passed'
 
-test: check root-test replicas browser faults ## All of `make check`, then containerd, image and browser tests, and some faults (50 min at most)
+test: check root-test replicas browser lab faults ## All of `make check`, then containerd, image and browser tests, and some faults (50 min at most)
 	@echo 'make test: all passed'
 
 format: ## Check that Go files are formatted
@@ -83,6 +85,11 @@ replicas: setup-tests web ## Two control planes on one Postgres: the leader is s
 
 faults: setup-tests proofs ## The short form of `make soak`: 30 faults on containers, VMs and simulated nodes
 	@TENON_TEST_FLAGS='--simulate-nodes 12' TENON_TEST_IMAGES='debian-12-vm' sh deploy/with-cloud.sh $(SUDO) ./bin/proof/faults --state bin/test-cloud --faults 30 --each 15 --vms 1 --long 0 --kinds kill,stop,restart,cut
+
+lab: setup-tests proofs ## Real VFIO and mediated devices on an emulated host with an IOMMU; LAB_KILLS=200 kills the agent more often (20 min at most)
+	@$(STEP) 'build the host of the lab' $(SUDO) sh deploy/lab/host.sh bin/lab
+	@$(STEP) 'build the guest of the lab' $(SUDO) sh deploy/lab/guest.sh bin/lab
+	@TENON_TEST_FLAGS='--simulate-nodes 0 --node-hosts 10.0.2.2 --first-image-only' TENON_TEST_KEEP=no sh deploy/with-cloud.sh $(SUDO) ./bin/proof/lab --state bin/test-cloud --images bin/lab --work bin/lab/run --kills $(LAB_KILLS)
 
 soak: setup-tests proofs ## 500 faults of every kind on containers, VMs and 50 simulated nodes; sets this host's clock off, and right again
 	@TENON_TEST_FLAGS='--simulate-nodes 50' TENON_TEST_IMAGES='debian-12-vm' TENON_TEST_DISK=16G sh deploy/with-cloud.sh $(SUDO) ./bin/proof/faults --state bin/test-cloud --each 50

@@ -4,6 +4,7 @@
 # takes the cloud away again. The logs of a failed run are kept.
 #   TENON_TEST_FLAGS   more flags of `tenond dev`
 #   TENON_TEST_IMAGES  images to wait for, separated by spaces (debian-12)
+#   TENON_TEST_KEEP    no: don't keep the registry for the next test (yes)
 #   TENON_TEST_DISK    size of a file system for the cloud alone, which can be filled (none)
 set -eu
 top=$(cd "$(dirname "$0")/.." && pwd)
@@ -75,7 +76,7 @@ code=0
 stop
 tags() { (cd "$1" 2>/dev/null && find . -path '*/_manifests/tags/*/current/link' -exec sha256sum {} + | sort); }
 if [ "$code" -eq 0 ]; then
-	if [ "$(tags "$cache")" != "$(tags "$state/registry")" ]; then
+	if [ "${TENON_TEST_KEEP:-yes}" = yes ] && [ "$(tags "$cache")" != "$(tags "$state/registry")" ]; then
 		$sudo rm -rf "$cache"
 		$sudo cp -a "$state/registry" "$cache"
 	fi

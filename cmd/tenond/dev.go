@@ -21,7 +21,7 @@ import (
 
 func devCommand() *cobra.Command {
 	var state, board, nodeHosts string
-	var clean bool
+	var clean, firstImage bool
 	var simulated int
 	cmd := &cobra.Command{
 		Use: "dev", Short: "Run a whole cloud on this machine", Args: cobra.NoArgs,
@@ -44,7 +44,7 @@ second Ctrl-C doesn't wait.`,
 			}
 			o := devcloud.Options{
 				State: state, Programs: filepath.Dir(self), Roots: devcloud.DefaultRoots, Setup: devSetup,
-				AdminPassword: os.Getenv("TENON_ADMIN_PASSWORD"), SimulatedNodes: simulated, Board: board, NodeHosts: nodeHosts,
+				AdminPassword: os.Getenv("TENON_ADMIN_PASSWORD"), SimulatedNodes: simulated, Board: board, NodeHosts: nodeHosts, FirstImageOnly: firstImage,
 			}
 			console := devcloud.NewConsole(os.Stdout)
 			if clean {
@@ -59,6 +59,7 @@ second Ctrl-C doesn't wait.`,
 	cmd.Flags().StringVar(&board, "board", "local", "simulated board of the local node; not to be changed while anything holds a card of it")
 	cmd.Flags().IntVar(&simulated, "simulate-nodes", 12, fmt.Sprintf("simulated nodes beside the local one, 0 to %d", sim.FleetMax))
 	cmd.Flags().StringVar(&nodeHosts, "node-hosts", "", "more names and addresses for the node door's certificate, by comma, for nodes that reach it through a forwarder")
+	cmd.Flags().BoolVar(&firstImage, "first-image-only", false, "don't make the images jupyter and debian-12-vm")
 	cmd.Flags().BoolVar(&clean, "clean", false, "stop this folder's cloud, delete all of it, and end")
 	return cmd
 }

@@ -40,6 +40,8 @@ type Options struct {
 	// NodeHosts are more names and addresses for the certificate of the node door,
 	// by comma: those by which machines beyond a forwarder reach it.
 	NodeHosts string
+	// FirstImageOnly: no other images are made beside it.
+	FirstImageOnly bool
 }
 
 // SetupInput is what Setup is given.
@@ -158,7 +160,9 @@ func (s *Supervisor) up(ctx context.Context, o Options) error {
 		return err
 	}
 	s.announce(password)
-	s.moreImages(ctx, client, result.Token)
+	if !o.FirstImageOnly {
+		s.moreImages(ctx, client, result.Token)
+	}
 	return nil
 }
 

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenon-cloud/tenon/api"
+)
+
+// moment is one at which the agent is killed: as soon as a condition holds on the
+// host, which bash evaluates without starting anything.
+type moment struct{ name, when string }
+
+// Moments of a machine's start, of its run and of its end. A and B are its cards.
+var (
+	whileStarting = []moment{
+		{"one card reserved", `read o </sys/bus/pci/devices/$A/driver_override; [ "$o" = vfio-pci ]`},
+		{"one card bound", `[ -e /sys/bus/pci/drivers/vfio-pci/$A ]`},
+		{"both cards bound", `[ -e /sys/bus/pci/drivers/vfio-pci/$B ]`},
+		{"QEMU there", `compgen -G '/var/lib/tenon-agent/libvirt/lib/qemu/domain-*/monitor.sock' >/dev/null`},
+	}
+	whileEnding = []moment{
+		{"release begun", `[[ $(</var/lib/tenon-agent/board/ledger.json) == *releasing* ]]`},
+		{"one card back", `[ ! -e /sys/bus/pci/drivers/vfio-pci/$A ]`},
+		{"both cards back", `[ ! -e /sys/bus/pci/drivers/vfio-pci/$A ] && [ ! -e /sys/bus/pci/drivers/vfio-pci/$B ]`},
+	}
+	whileStartingVGPU = []moment{
+		{"mediated device made", `compgen -G '/sys/bus/mdev/devices/*' >/dev/null`},
+		{"QEMU there", `compgen -G '/var/lib/tenon-agent/libvirt/lib/qemu/domain-*/monitor.sock' >/dev/null`},
+	}
+	whileEndingVGPU = []moment{
+		{"release begun", `[[ $(</var/lib/tenon-agent/board/ledger.json) == *releasing* ]]`},
+		{"mediated device gone", `! compgen -G '/sys/bus/mdev/devices/*' >/dev/null`},
+	}
+)
+
+// at gives a moment, or any.
+func at(list []moment, random *rand.Rand, n int) moment {
+	if n %= len(list) + 1; n < len(list) {
+		return list[n]
+	}
+	return moment{"any moment", fmt.Sprintf(`read -rt 0.%03d -u 9 || true`, random.IntN(999))}
+}
+
+// killer counts what it did.
+type killer struct {
+	l     *lab
+	done  int
+	made  map[string]int
+	fired chan error
+}
+
+// arm has the host kill the agent at a moment; the answer comes once it did.
+func (k *killer) arm(ctx context.Context, m moment) {
+	k.fired = make(chan error, 1)
+	script := fmt.Sprintf(`A=%s B=%s
+pid=$(systemctl show -P MainPID tenon-agent)
+[ "$pid" -gt 1 ] || exit 3
+[ -p /run/lab.fifo ] || mkfifo /run/lab.fifo
+exec 9<>/run/lab.fifo
+end=$((SECONDS + 60))
+until %s; do [ $SECONDS -lt $end ] || exit 4; done
+kill -9 "$pid"`, k.l.addresses[portFirst], k.l.addresses[portSecond], m.when)
+	go func() {
+		_, err := k.l.host.do(ctx, script)
+		if err != nil {
+			err = fmt.Errorf("kill the agent at the moment %q: %w", m.name, err)
+		} else {
+			k.made[m.name]++
+			k.done++
+		}
+		k.fired <- err
+	}()
+}
+
+// cycle is one machine from its creation to its end, with the agent killed while it
+// starts, while it runs and while it ends.
+func (k *killer) cycle(ctx context.Context, random *rand.Rand, n int) error {
+	name, flavor := fmt.Sprintf("lab-kill-%d", n), flavorTwo
+	starting, ending := whileStarting, whileEnding
+	if n%3 == 2 {
+		flavor, starting, ending = flavorVGPU, whileStartingVGPU, whileEndingVGPU
+	}
+	k.arm(ctx, at(starting, random, n))
+	if err := k.l.create(ctx, name, flavor); err != nil {
+		return err
+	}
+	if err := <-k.fired; err != nil {
+		return err
+	}
+	i, err := k.l.await(ctx, name, api.StateRunning, startTakes)
+	if err != nil {
+		return err
+	}
+	before, err := k.l.look(ctx, k.l.host.shell)
+	if err != nil {
+		return err
+	}
+	k.arm(ctx, at(nil, random, n))
+	if err := <-k.fired; err != nil {
+		return err
+	}
+	if err := k.l.ready(ctx, 2*time.Minute); err != nil {
+		return err
+	}
+	after, err := k.l.look(ctx, k.l.host.shell)
+	if err != nil {
+		return err
+	}
+	if a, b := before.qemus[i.ID], after.qemus[i.ID]; a == "" || a != b {
+		return fmt.Errorf("the machine's process was %q and is %q: a kill of the agent ended it", a, b)
+	}
+	k.arm(ctx, at(ending, random, n))
+	if err := k.l.remove(ctx, name); err != nil {
+		return errors.Join(err, <-k.fired)
+	}
+	if err := <-k.fired; err != nil {
+		return err
+	}
+	return k.l.atRest(ctx)
+}
+
+// atRest checks that nothing is held and all is offered.
+func (l *lab) atRest(ctx context.Context) error {
+	return until(ctx, 2*time.Minute, func() error {
+		all, err := l.cards(ctx)
+		if err != nil {
+			return err
+		}
+		for address, g := range all {
+			if g.State != "ready" || len(g.Claims) > 0 || len(g.Slices) > 0 {
+				return fmt.Errorf("card %s is %s (%s) with %d claims and %d slices", address, g.State, g.Reason, len(g.Claims), len(g.Slices))
+			}
+		}
+		seen, err := l.look(ctx, l.host.shell)
+		if err != nil {
+			return err
+		}
+		if len(seen.open)+len(seen.qemus) > 0 {
+			return fmt.Errorf("open groups %v, machines %v", seen.open, seen.qemus)
+		}
+		if n, err := l.mediated(ctx); err != nil || n > 0 {
+			return fmt.Errorf("%d mediated devices are left: %w", n, err)
+		}
+		return l.bound(ctx)
+	})
+}
+
+// killing kills the agent as often as it was asked to.
+func (l *lab) killing(ctx context.Context) error {
+	return l.ok(ctx, fmt.Sprintf("%d × kill -9 of the agent: 0 double owners, 0 devices free while held, each function back", l.kills), func(ctx context.Context) (string, error) {
+		random := rand.New(rand.NewPCG(l.seed, 1))
+		k := &killer{l: l, made: map[string]int{}}
+		watch := l.observe(ctx)
+		var err error
+		cycles := 0
+		for ; k.done < l.kills && err == nil && ctx.Err() == nil; cycles++ {
+			if err = k.cycle(ctx, random, cycles); err != nil {
+				err = fmt.Errorf("cycle %d, after %d kills: %w", cycles+1, k.done, err)
+			}
+		}
+		looks, doubled, free := watch.stop()
+		var moments []string
+		for _, name := range slices.Sorted(maps.Keys(k.made)) {
+			moments = append(moments, fmt.Sprintf("%d %s", k.made[name], name))
+		}
+		story := fmt.Sprintf("%d kills in %d machines (%s); %d looks: %d double owners, %d free while held", k.done, cycles, strings.Join(moments, ", "), looks, len(doubled), len(free))
+		if err == nil && len(doubled)+len(free) > 0 {
+			err = errors.New(strings.Join(append(doubled, free...), "; "))
+		}
+		if err != nil {
+			err = fmt.Errorf("%w; %s", err, story)
+		}
+		return story, err
+	})
+}
