@@ -143,7 +143,7 @@ func (b *Board) resume(ctx context.Context) {
 				b.cfg.Log.Warn("end a check that was interrupted", "card", address, "error", err)
 			}
 		}
-		if c.MadeVFs && c.Switched == "vgpu" {
+		if c.MadeVFs && c.Switched == "vgpu" && !c.isBacked() { // those of slices come after the slices
 			if err := b.remakeVFs(ctx, address); err != nil {
 				b.cfg.Log.Warn("make virtual functions again", "card", address, "error", err)
 			}

@@ -120,11 +120,8 @@ func (b *Board) setWish(card, reason string) {
 
 // become changes a card's mode or layout. A reason says why it stays as it is.
 func (b *Board) become(ctx context.Context, wish nodewire.Card) (reason string, err error) {
-	switch {
-	case wish.Mode == "":
+	if wish.Mode == "" {
 		return "", nil
-	case wish.Mode == "vgpu" && wish.VGPUType == "":
-		return "vGPUs on MIG slices are not made by this agent: name a vGPU type", nil
 	}
 	s, err := b.look(ctx)
 	if err != nil {
@@ -144,12 +141,29 @@ func (b *Board) become(ctx context.Context, wish nodewire.Card) (reason string, 
 		}
 		return "", nil
 	}
+	backed := wish.Mode == "vgpu" && wish.VGPUType == ""
+	if backed {
+		if reason, err := b.notBacked(ctx, v); reason != "" || err != nil {
+			return reason, err
+		}
+	}
 	why := b.inTheWay(v)
 	if why != "" && !adopts(v, wish) {
 		return why, nil
 	}
 	if reason, err = b.leave(ctx, v, wish); reason != "" || err != nil {
 		return reason, err
+	}
+	if backed {
+		return b.enterBacked(ctx, v, wish)
+	}
+	if v.rec.isBacked() { // its virtual functions have gone with its slices
+		if s, err = b.look(ctx); err != nil {
+			return "", err
+		}
+		if v = s.cards[wish.PCIAddress]; v == nil {
+			return "the card is not there, or can't be read", nil
+		}
 	}
 	return b.enter(ctx, v, wish)
 }
@@ -160,6 +174,9 @@ func (b *Board) isAs(v *view, wish nodewire.Card) bool {
 	case "shared":
 		return v.gpu.Mode == "shared" && v.rec.Shares == wish.Shares
 	case "vgpu":
+		if wish.VGPUType == "" {
+			return v.gpu.Mode == "vgpu" && v.mig != nil && len(v.card.Function.Virtual) > 0
+		}
 		return v.gpu.Mode == "vgpu" && v.vgpu.ID != "" && v.rec.VGPUType == wish.VGPUType
 	case "mig":
 		return v.gpu.Mode == "mig"
@@ -204,6 +221,9 @@ func (b *Board) inTheWay(v *view) string {
 // leave ends the mode that a card is in.
 func (b *Board) leave(ctx context.Context, v *view, wish nodewire.Card) (reason string, err error) {
 	card := wish.PCIAddress
+	if reason, err := b.leaveBacked(ctx, v, wish); reason != "" || err != nil {
+		return reason, err
+	}
 	if v.card.Partitioned && wish.Mode != "vgpu" {
 		if isSoft(v.card.Function.Address) {
 			return "it has vGPUs alone", nil

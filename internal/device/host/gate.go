@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"fmt"
 	"sync"
 )
 
@@ -62,4 +63,13 @@ func (g gate) SetPersistence(ctx context.Context, card string, on bool) error {
 
 func (g gate) Samples(ctx context.Context) ([]DriverSample, error) {
 	return through(g, func() ([]DriverSample, error) { return g.Driver.Samples(ctx) })
+}
+
+// VGPUTypes implements VGPUs where the driver does.
+func (g gate) VGPUTypes(ctx context.Context, card string) ([]VGPUType, error) {
+	teller, ok := g.Driver.(VGPUs)
+	if !ok {
+		return nil, fmt.Errorf("list vGPU types of %s: %w", card, ErrRefused)
+	}
+	return through(g, func() ([]VGPUType, error) { return teller.VGPUTypes(ctx, card) })
 }

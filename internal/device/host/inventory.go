@@ -32,6 +32,7 @@ type view struct {
 	mig    *MIGReading
 	made   []made
 	vgpu   nodewire.VGPU // type of a card in mode vgpu
+	backed []VGPUType    // types on MIG slices, of a card whose vGPUs are these
 	places int           // that it has of that type
 	rec    cardRecord
 	gpu    nodewire.GPU
@@ -173,6 +174,13 @@ func (b *Board) modeOf(ctx context.Context, v *view, holds map[string]hold) {
 			return
 		}
 		v.mig = &r
+		if rec.isBacked() {
+			g.Mode = "vgpu"
+			if v.backed, err = b.backedTypes(ctx, g.PCIAddress); err != nil {
+				g.State, g.Reason = nodewire.GPUUnknown, err.Error()
+				return
+			}
+		}
 		g.Profiles = profilesTold(r.Profiles)
 		owned := b.ledger.Owned(g.PCIAddress)
 		g.Slices = SlicesOf(r, owned, b.cfg.BootID)

@@ -192,6 +192,9 @@ func (b *Board) planPart(s *scan, want device.Request, d nodewire.Device, v *vie
 		if !vm {
 			return impossible("a vGPU is a virtual machine's")
 		}
+		if v.mig != nil {
+			return b.planBacked(d, v, taken)
+		}
 		return b.planVGPU(s, want.InstanceID, want.Epoch, d, v.card, taken)
 	case "shared":
 		if vm {
@@ -228,7 +231,11 @@ func (b *Board) make(ctx context.Context, id string, h hold) ([]device.Grant, er
 			}
 			grants[i].Mediated, grants[i].Near = p.Mediated.UUID, b.near(p.Card)
 		case p.Virtual != nil:
-			f, err := b.makeVirtual(ctx, *p.Virtual)
+			set := func() (pci.Function, error) { return b.makeVirtual(ctx, *p.Virtual) }
+			if p.Slice != nil {
+				set = func() (pci.Function, error) { return b.makeBacked(ctx, p) }
+			}
+			f, err := set()
 			if err != nil {
 				return nil, err
 			}

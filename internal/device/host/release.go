@@ -95,6 +95,8 @@ func (b *Board) takeBack(ctx context.Context, id string, place int, p part) (v v
 		return v, true, err
 	case p.Mediated != nil:
 		return v, false, b.removeMediated(ctx, *p.Mediated)
+	case p.Virtual != nil && p.Slice != nil:
+		return v, false, b.takeBacked(ctx, p)
 	case p.Virtual != nil:
 		return v, false, b.clearVirtual(ctx, *p.Virtual)
 	case p.Slice != nil:

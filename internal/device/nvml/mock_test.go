@@ -3,13 +3,17 @@
 package nvml
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/gpus"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/server"
+	"github.com/google/go-cmp/cmp"
 
+	"github.com/tenon-cloud/tenon/internal/device/host"
 	"github.com/tenon-cloud/tenon/internal/device/nvml/simnvml"
 )
 
@@ -97,5 +101,40 @@ func TestProfilesHaveWhatTheLibraryTells(t *testing.T) {
 	double := gpus.A100_SXM4_40GB.MIGProfiles.GpuInstanceProfiles[nvml.GPU_INSTANCE_PROFILE_1_SLICE_REV2]
 	if got[int(double.Id)] != [2]int64{26, 9216} {
 		t.Errorf("the 1g of double memory has %v", got[int(double.Id)])
+	}
+}
+
+// Which vGPU types MIG slices back is the library's to tell; it says of the others
+// that none does.
+func TestVGPUTypesAsTheLibraryTellsThem(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "00000000:3B:00.0")
+	d := b.Devices[0].(*server.Device)
+	d.GetSupportedVgpusFunc = func() ([]nvml.VgpuTypeId, nvml.Return) { return nil, nvml.ERROR_NOT_SUPPORTED }
+	if _, err := b.d.VGPUTypes(t.Context(), first); !errors.Is(err, host.ErrRefused) {
+		t.Errorf("a driver that makes no vGPUs: %v", err)
+	}
+	kind := func(id uint32, name, class string, profile uint32, r nvml.Return) nvml.VgpuTypeId {
+		return &mock.VgpuTypeId{
+			GetIDFunc:                   func() uint32 { return id },
+			GetNameFunc:                 func() (string, nvml.Return) { return name, nvml.SUCCESS },
+			GetClassFunc:                func() (string, nvml.Return) { return class, nvml.SUCCESS },
+			GetFramebufferSizeFunc:      func() (uint64, nvml.Return) { return 5 << 30, nvml.SUCCESS },
+			GetGpuInstanceProfileIdFunc: func() (uint32, nvml.Return) { return profile, r },
+		}
+	}
+	d.GetSupportedVgpusFunc = func() ([]nvml.VgpuTypeId, nvml.Return) {
+		return []nvml.VgpuTypeId{
+			kind(474, "GRID A100-1-5C", "Compute", 19, nvml.SUCCESS), kind(471, "GRID A100-5C", "Compute", ^uint32(0), nvml.SUCCESS),
+			kind(472, "GRID A100-5Q", "Quadro", 0, nvml.ERROR_NOT_SUPPORTED),
+		}, nvml.SUCCESS
+	}
+	got, err := b.d.VGPUTypes(t.Context(), first)
+	want := []host.VGPUType{
+		{ID: "474", Name: "GRID A100-1-5C", ProfileID: 19, MemoryMiB: 5120, Compute: true}, {ID: "471", Name: "GRID A100-5C", ProfileID: -1, MemoryMiB: 5120, Compute: true},
+		{ID: "472", Name: "GRID A100-5Q", ProfileID: -1, MemoryMiB: 5120},
+	}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Error(err, diff)
 	}
 }

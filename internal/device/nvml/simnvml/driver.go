@@ -30,6 +30,12 @@ type Card struct {
 	Keeps  bool
 	NVLink []string
 	Module int
+	// VGPUs are the vGPU types of its driver; none: it is no vGPU driver.
+	VGPUs []host.VGPUType
+	// InUse says that a vGPU is on some instance of a profile: how many are.
+	InUse func(profileID int) int
+	// Functions are the virtual ones that it has: MIG mode isn't switched beside any.
+	Functions func() int
 }
 
 // Call is a call that changes something.
@@ -271,6 +277,17 @@ func (d *Driver) DestroyInstance(_ context.Context, address string, id int) erro
 	if i < 0 {
 		return nil
 	}
+	if c.InUse != nil {
+		same := 0
+		for _, in := range c.instances {
+			if in.ProfileID == c.instances[i].ProfileID {
+				same++
+			}
+		}
+		if same <= c.InUse(c.instances[i].ProfileID) {
+			return fmt.Errorf("destroy GPU instance %d (simulated): a vGPU is on it: %w", id, host.ErrBusy)
+		}
+	}
 	if slices.ContainsFunc(c.Processes, func(p host.Process) bool { return p.GI == id }) {
 		return fmt.Errorf("destroy GPU instance %d (simulated): %w", id, host.ErrBusy)
 	}
@@ -295,6 +312,9 @@ func (d *Driver) SetMIG(_ context.Context, address string, on bool) (host.MIGMod
 	}
 	if pretend {
 		return host.MIGMode{Capable: true, Current: on, Pending: on}, nil
+	}
+	if c.Functions != nil && on != c.MIG.Current && c.Functions() > 0 {
+		return c.MIG, fmt.Errorf("set MIG mode (simulated): it has virtual functions: %w", host.ErrBusy)
 	}
 	if len(c.Processes) > 0 || len(c.instances) > 0 && on != c.MIG.Current {
 		return c.MIG, fmt.Errorf("set MIG mode (simulated): %w", host.ErrBusy)

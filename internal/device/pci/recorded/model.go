@@ -116,6 +116,8 @@ type Model struct {
 	onKill func()
 	probes map[string]error
 	reads  map[string]error
+	// backing is told of by BackedBy.
+	backing func(card pci.Address, typeID string) (backed bool, slices int)
 }
 
 var _ pci.Sys = (*Model)(nil)

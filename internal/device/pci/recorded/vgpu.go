@@ -61,6 +61,19 @@ func (m *Model) creatable(a pci.Address) []Type {
 	}
 	var out []Type
 	for _, t := range card.Types {
+		if m.backing != nil {
+			if backed, room := m.backing(*d.PF, t.ID); backed {
+				for _, v := range m.vfs(*d.PF) {
+					if strconv.Itoa(m.state.Devices[v].Current) == t.ID {
+						room--
+					}
+				}
+				if room > 0 {
+					out = append(out, t)
+				}
+				continue
+			}
+		}
 		used, other := 0, false
 		for _, v := range m.vfs(*d.PF) {
 			for _, set := range card.Types {
@@ -75,6 +88,14 @@ func (m *Model) creatable(a pci.Address) []Type {
 		}
 	}
 	return out
+}
+
+// BackedBy has a function say which vGPU types a MIG slice each backs, and how many
+// of these slices a card has: without one free there is no such type.
+func (m *Model) BackedBy(f func(card pci.Address, typeID string) (backed bool, slices int)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.backing = f
 }
 
 func (m *Model) storeCurrent(a pci.Address, s string) error {
