@@ -18,18 +18,30 @@ func TestReadsWhatFilesHold(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	f, err := Open(path + ".none")
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("an absent file: %v", err)
+	}
+	if _, err := f.Int(); err == nil { // nobody need ask whether there is one
+		t.Error("no file holds a number")
+	}
+	f.Close()
+	write("")
+	if f, err = Open(path); err != nil {
+		t.Fatal(err)
+	}
 	write("inactive 7\ninactive_file 12\ntotal_inactive_file 13\nlast 14")
 	for key, want := range map[string]int64{"inactive": 7, "inactive_file": 12, "total_inactive_file": 13, "last": 14, "inact": 0, "none": 0} {
-		if got, err := Key(path, key); got != want || err != nil {
+		if got, err := f.Key(key); got != want || err != nil {
 			t.Errorf("%s is %d, %v; want %d", key, got, err, want)
 		}
 	}
 	write("9007199254740993\n")
-	if got, err := Int(path); got != 9007199254740993 || err != nil {
+	if got, err := f.Int(); got != 9007199254740993 || err != nil {
 		t.Errorf("the number is %d, %v", got, err)
 	}
 	write("max\n")
-	if got, err := Int(path); err == nil {
+	if got, err := f.Int(); err == nil {
 		t.Errorf("no number was read as %d", got)
 	}
 	write(strings.Repeat("x", Most+1))
@@ -40,9 +52,6 @@ func TestReadsWhatFilesHold(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	if _, err := Int(path + ".none"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("an absent file: %v", err)
-	}
 	// The kernel's own say no size.
 	if err := With("/proc/self/cmdline", func(text []byte) {
 		if len(text) == 0 {
@@ -50,5 +59,10 @@ func TestReadsWhatFilesHold(t *testing.T) {
 		}
 	}); err != nil {
 		t.Error(err)
+	}
+	f.Close()
+	f.Close()
+	if _, err := f.Key("last"); err == nil {
+		t.Error("a closed file was read")
 	}
 }

@@ -133,7 +133,7 @@ func (n *Network) Detach(ctx context.Context, id string) error {
 	if err := removeNamespaces(dir); err != nil {
 		return err
 	}
-	n.ports.Delete(id)
+	n.dropPort(id)
 	return os.RemoveAll(n.attachFile(id))
 }
 
@@ -161,33 +161,54 @@ func (n *Network) Lookup(id string) (Attachment, bool) {
 	return a, true
 }
 
+// portFiles are the counters of one guest's port, kept open: they are read every
+// few seconds.
+type portFiles struct{ sent, received *kernelfile.File }
+
+// read turns a port round: what the host's end sends the guest receives.
+func (p portFiles) read() (rxBytes, txBytes int64, err error) {
+	rxBytes, rerr := p.sent.Int()
+	txBytes, terr := p.received.Int()
+	return rxBytes, txBytes, errors.Join(rerr, terr)
+}
+
+func (p portFiles) close() {
+	p.sent.Close()
+	p.received.Close()
+}
+
 // Counters are the bytes that a guest received and sent.
 func (n *Network) Counters(id string) (rxBytes, txBytes int64, err error) {
-	if port, known := n.ports.Load(id); known {
-		if rxBytes, txBytes, err = portCounters(port.(string)); err == nil {
+	if kept, known := n.ports.Load(id); known {
+		if rxBytes, txBytes, err = kept.(portFiles).read(); err == nil {
 			return rxBytes, txBytes, nil
 		}
-		n.ports.Delete(id) // it has gone, or is another by now
+		n.dropPort(id) // it has gone, or is another by now
 	}
 	a, err := n.readAttachment(id)
 	if err != nil {
 		return 0, 0, err
 	}
-	if rxBytes, txBytes, err = portCounters(a.Port); err == nil {
-		n.ports.Store(id, a.Port)
+	dir := filepath.Join("/sys/class/net", a.Port, "statistics")
+	var p portFiles
+	if p.sent, err = kernelfile.Open(filepath.Join(dir, "tx_bytes")); err == nil {
+		p.received, err = kernelfile.Open(filepath.Join(dir, "rx_bytes"))
 	}
-	return rxBytes, txBytes, err
+	if err != nil {
+		p.close()
+		return 0, 0, fmt.Errorf("read counters of %s: %w", a.Port, err)
+	}
+	if other, loaded := n.ports.LoadOrStore(id, p); loaded {
+		p.close()
+		p = other.(portFiles)
+	}
+	return p.read()
 }
 
-// portCounters turns a port round: what the host's end sends the guest receives.
-func portCounters(port string) (rxBytes, txBytes int64, err error) {
-	dir := filepath.Join("/sys/class/net", port, "statistics")
-	rxBytes, rerr := kernelfile.Int(filepath.Join(dir, "tx_bytes"))
-	txBytes, terr := kernelfile.Int(filepath.Join(dir, "rx_bytes"))
-	if err := errors.Join(rerr, terr); err != nil {
-		return 0, 0, fmt.Errorf("read counters of %s: %w", port, err)
+func (n *Network) dropPort(id string) {
+	if kept, ok := n.ports.LoadAndDelete(id); ok {
+		kept.(portFiles).close()
 	}
-	return rxBytes, txBytes, nil
 }
 
 // Attached lists the ids that hold a namespace or an address.

@@ -51,7 +51,7 @@ type Network struct {
 	generation uint32                // the kernel's, when the rules were last seen to stand
 	closed     sync.WaitGroup
 
-	ports sync.Map // of attachments whose counters were read, by id
+	ports sync.Map // portFiles by id of the guest
 }
 
 // plan is what is remembered between runs.

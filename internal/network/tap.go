@@ -148,7 +148,7 @@ func (n *Network) DetachVM(ctx context.Context, id string) error {
 		}
 	}
 	n.dropLease(id)
-	n.ports.Delete(id)
+	n.dropPort(id)
 	if err := os.RemoveAll(n.attachFile(id)); err != nil {
 		return fmt.Errorf("forget attachment: %w", err)
 	}
@@ -170,10 +170,14 @@ func (n *Network) LookupVM(id string) (Attachment, bool) {
 // AttachedVMs lists the VMs that hold a tap or an address.
 func (n *Network) AttachedVMs() []string {
 	entries, _ := os.ReadDir(n.attachDir())
+	containers := map[string]bool{} // a VM has no namespace
+	for _, id := range n.Attached() {
+		containers[id] = true
+	}
 	var ids []string
 	for _, e := range entries {
 		id, ok := strings.CutSuffix(e.Name(), ".json")
-		if !ok {
+		if !ok || containers[id] {
 			continue
 		}
 		if a, err := n.readAttachment(id); err == nil && a.VM {

@@ -105,10 +105,62 @@ func removeCgroup(path string) {
 	}
 }
 
+// counters are the files that tell of one guest's control group.
+type counters struct {
+	v2                     bool
+	stat, usage, cpu, pids *kernelfile.File
+}
+
+// openCounters opens them; what isn't there but the first counts as nothing.
+func openCounters(root, path string, v2 bool) (*counters, error) {
+	open := func(controller, one, two string) (*kernelfile.File, error) {
+		if v2 {
+			return kernelfile.Open(filepath.Join(root, path, two))
+		}
+		return kernelfile.Open(filepath.Join(root, controller, path, one))
+	}
+	c := &counters{v2: v2}
+	var err error
+	if c.stat, err = open("memory", "memory.stat", "memory.stat"); err != nil {
+		return nil, fmt.Errorf("%w: it has no cgroup", hypervisor.ErrNoGuest)
+	}
+	c.usage, _ = open("memory", "memory.usage_in_bytes", "memory.current")
+	c.cpu, _ = open("cpuacct", "cpuacct.usage", "cpu.stat")
+	c.pids, _ = open("pids", "pids.current", "pids.current")
+	return c, nil
+}
+
+func (c *counters) close() {
+	for _, f := range []*kernelfile.File{c.stat, c.usage, c.cpu, c.pids} {
+		f.Close()
+	}
+}
+
+func (c *counters) read() (s hypervisor.Stats, err error) {
+	key := "total_inactive_file"
+	if c.v2 {
+		key = "inactive_file"
+	}
+	idle, err := c.stat.Key(key)
+	if err != nil {
+		return s, fmt.Errorf("%w: its cgroup is gone", hypervisor.ErrNoGuest)
+	}
+	s.MemoryBytes, _ = c.usage.Int()
+	s.MemoryBytes = max(0, s.MemoryBytes-idle)
+	if c.v2 {
+		micros, _ := c.cpu.Key("usage_usec")
+		s.CPUNanoseconds = micros * 1000
+	} else {
+		s.CPUNanoseconds, _ = c.cpu.Int()
+	}
+	s.Pids, _ = c.pids.Int()
+	return s, nil
+}
+
 // Stats implements hypervisor.Driver. It reads the kernel's own counters, so it
 // works while containerd restarts.
 func (d *Driver) Stats(ctx context.Context, id string) (hypervisor.Stats, error) {
-	s, err := readCgroup(cgroupRoot, d.cgroupPath(id), hostUnified())
+	s, err := d.readCounters(id)
 	if err != nil {
 		return s, err
 	}
@@ -119,32 +171,27 @@ func (d *Driver) Stats(ctx context.Context, id string) (hypervisor.Stats, error)
 	return s, err
 }
 
-func readCgroup(root, path string, v2 bool) (hypervisor.Stats, error) {
-	var s hypervisor.Stats
-	dir := func(controller string) string {
-		if v2 {
-			return filepath.Join(root, path)
+// readCounters keeps a guest's files open: they are read every few seconds.
+func (d *Driver) readCounters(id string) (hypervisor.Stats, error) {
+	if kept, ok := d.counters.Load(id); ok {
+		if s, err := kept.(*counters).read(); err == nil {
+			return s, nil
 		}
-		return filepath.Join(root, controller, path)
+		d.dropCounters(id) // of a run that has ended; another may have begun
 	}
-	// The first file tells whether there is a guest; what else can't be read counts
-	// as nothing, since it may be ending.
-	key, usage := "total_inactive_file", "memory.usage_in_bytes"
-	if v2 {
-		key, usage = "inactive_file", "memory.current"
-	}
-	idle, err := kernelfile.Key(filepath.Join(dir("memory"), "memory.stat"), key)
+	c, err := openCounters(cgroupRoot, d.cgroupPath(id), hostUnified())
 	if err != nil {
-		return s, fmt.Errorf("%w: it has no cgroup", hypervisor.ErrNoGuest)
+		return hypervisor.Stats{}, err
 	}
-	s.MemoryBytes, _ = kernelfile.Int(filepath.Join(dir("memory"), usage))
-	s.MemoryBytes = max(0, s.MemoryBytes-idle)
-	if v2 {
-		micros, _ := kernelfile.Key(filepath.Join(dir("cpu"), "cpu.stat"), "usage_usec")
-		s.CPUNanoseconds = micros * 1000
-	} else {
-		s.CPUNanoseconds, _ = kernelfile.Int(filepath.Join(dir("cpuacct"), "cpuacct.usage"))
+	if other, loaded := d.counters.LoadOrStore(id, c); loaded {
+		c.close()
+		c = other.(*counters)
 	}
-	s.Pids, _ = kernelfile.Int(filepath.Join(dir("pids"), "pids.current"))
-	return s, nil
+	return c.read()
+}
+
+func (d *Driver) dropCounters(id string) {
+	if kept, ok := d.counters.LoadAndDelete(id); ok {
+		kept.(*counters).close()
+	}
 }

@@ -60,6 +60,8 @@ type Driver struct {
 
 	mu    sync.Mutex
 	ready bool // this host's parts (network, disk pool, device folder) are up
+
+	counters sync.Map // *counters by id
 }
 
 var (
@@ -182,6 +184,10 @@ func (d *Driver) ensureHost(ctx context.Context) error {
 // Close implements hypervisor.Driver.
 func (d *Driver) Close() error {
 	d.net.Close()
+	d.counters.Range(func(id, _ any) bool {
+		d.dropCounters(id.(string))
+		return true
+	})
 	return d.client.Close()
 }
 

@@ -125,6 +125,7 @@ func (d *Driver) Remove(ctx context.Context, id string, keepLogs bool) error {
 	if err := d.waitEmpty(ctx, id); err != nil {
 		return err
 	}
+	d.dropCounters(id)
 	if c != nil {
 		if err := c.Delete(ctx); err != nil && !errdefs.IsNotFound(err) {
 			return fmt.Errorf("delete container: %w", err)

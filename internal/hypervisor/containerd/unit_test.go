@@ -24,12 +24,20 @@ func TestCountersOfBothCgroupVersions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	read := func(path string, v2 bool) (hypervisor.Stats, error) {
+		c, err := openCounters(root, path, v2)
+		if err != nil {
+			return hypervisor.Stats{}, err
+		}
+		defer c.close()
+		return c.read()
+	}
 	want := hypervisor.Stats{CPUNanoseconds: 5_000_000, MemoryBytes: 900, Pids: 7}
 	write("g/two/cpu.stat", "usage_usec 5000\nuser_usec 1\n")
 	write("g/two/memory.current", "1000\n")
 	write("g/two/memory.stat", "anon 3\ninactive_file 100\n")
 	write("g/two/pids.current", "7\n")
-	got, err := readCgroup(root, "/g/two", true)
+	got, err := read("/g/two", true)
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("v2: %v %s", err, diff)
 	}
@@ -37,11 +45,11 @@ func TestCountersOfBothCgroupVersions(t *testing.T) {
 	write("memory/g/one/memory.usage_in_bytes", "1000\n")
 	write("memory/g/one/memory.stat", "inactive_file 1\ntotal_inactive_file 100\n")
 	write("pids/g/one/pids.current", "7\n")
-	got, err = readCgroup(root, "/g/one", false)
+	got, err = read("/g/one", false)
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("v1: %v %s", err, diff)
 	}
-	if _, err := readCgroup(root, "/g/none", true); !isNoGuest(err) {
+	if _, err := read("/g/none", true); !isNoGuest(err) {
 		t.Errorf("an absent cgroup: %v", err)
 	}
 }
