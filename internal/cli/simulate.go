@@ -46,6 +46,7 @@ where they are there gpu_spec and name. Each seed shuffles the pods, and draws m
 	flags.Float64Var(&x.Arrived, "arrived", 1.3, "GPUs asked for in all, times those of the nodes")
 	flags.StringVar(&seeds, "seeds", "42-51", `seeds: a range ("42-51"), a list ("1,5"), or how many`)
 	flags.StringVar(&x.Policy, "policy", simulate.Policies[0], strings.Join(simulate.Policies, ", "))
+	flags.IntVar(&x.Copies, "copies", 1, "copies of the cluster and of its requests, for a larger one")
 	_ = cmd.MarkFlagRequired("nodes")
 	_ = cmd.MarkFlagRequired("pods")
 	_ = cmd.RegisterFlagCompletionFunc("policy", cobra.FixedCompletions(simulate.Policies, cobra.ShellCompDirectiveNoFileComp))
@@ -190,7 +191,10 @@ func fillMIG(t *table, r *simulate.MIGReport) {
 }
 
 func fillSpeed(t *table, s simulate.Speed) {
-	t.row("decisions", fmt.Sprintf("%.0f/s, of them %.0f/s placed", s.DecisionsPerSecond, s.PlacementsPerSecond))
+	t.row("decisions", fmt.Sprintf("%.0f/s, of them %.0f/s placed; %.0f/s in the fastest seed", s.DecisionsPerSecond, s.PlacementsPerSecond, s.BestPerSecond))
+	if s.PerCPUSecond > 0 {
+		t.row("by CPU time", fmt.Sprintf("%.0f/s", s.PerCPUSecond))
+	}
 	t.row("time", fmt.Sprintf("median %.1f µs, 99th percentile %.1f µs", s.P50, s.P99))
 	t.row("calibration", fmt.Sprintf("%.0f loops/s", s.Calibration))
 }

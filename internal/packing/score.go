@@ -20,6 +20,7 @@ type Fit struct {
 	groups   []group
 	wants    []want
 	room     []room // of each group, scratch
+	levels   [MaxCards]level
 	scarcity [64]float64
 	cpu      float64 // of a thousandth of a vCPU left free
 	card     float64 // of a thousandth of a card left free
@@ -30,23 +31,39 @@ type group struct {
 	milli  int16
 	cards  uint8
 	models uint64
-	per    float64 // thousandths of one of them
-	inv    float64 // 1/cards
-	wants  []want  // by vCPU
+	least  int32 // vCPU that any of them needs
+	wants  []want
 }
 
+// want is one kind of request of a group, by vCPU.
 type want struct {
-	weight      float64
-	cpu, memory int32
-	perCPU      float64 // 1/cpu
-	perMemory   float64
+	cpu, memory     int32
+	perCPU          float64 // 1/cpu
+	perMemory       float64
+	byCard, byCount float64 // its weight on either kind of room
 }
 
 // room is what a node's cards have for a group.
 type room struct {
 	free  int32 // thousandths, on cards that take one
 	count int32 // so many fit, cards alone
-	fit   uint8 // cards that take one
+	fit   int32 // cards that take one
+}
+
+// add counts so many cards that have so much free.
+func (r *room) add(g *group, free int16, cards int32) {
+	if free >= g.milli {
+		r.free += cards * int32(free)
+		r.fit += cards
+		r.count += cards * int32(free/g.milli)
+	}
+}
+
+// level is the cards of a node that have equally much free.
+type level struct {
+	free  int16
+	card  int16 // the first of them
+	cards int32
 }
 
 // NewFit makes the scorer for a cluster, its nodes as they are when empty, and
@@ -108,29 +125,48 @@ func (f *Fit) group(mix []Share) {
 		i := slices.IndexFunc(f.groups, func(g group) bool { return g.milli == r.Milli && g.cards == r.Cards && g.models == r.Models })
 		if i < 0 {
 			i = len(f.groups)
-			f.groups = append(f.groups, group{milli: r.Milli, cards: r.Cards, models: r.Models, per: float64(r.Demand()), inv: 1 / float64(r.Cards)})
+			f.groups = append(f.groups, group{milli: r.Milli, cards: r.Cards, models: r.Models})
 		}
-		f.groups[i].wants = append(f.groups[i].wants, want{weight: s.Weight, cpu: r.CPUMilli, memory: r.MemoryMiB,
-			perCPU: 1 / float64(max(r.CPUMilli, 1)), perMemory: 1 / float64(max(r.MemoryMiB, 1))})
+		f.groups[i].wants = append(f.groups[i].wants, want{cpu: r.CPUMilli, memory: r.MemoryMiB,
+			perCPU: 1 / float64(max(r.CPUMilli, 1)), perMemory: 1 / float64(max(r.MemoryMiB, 1)),
+			byCard: s.Weight * (1 - f.weights.Count), byCount: s.Weight * f.weights.Count * float64(r.Demand())})
 	}
 	for i := range f.groups {
-		slices.SortFunc(f.groups[i].wants, func(a, b want) int { return int(a.cpu) - int(b.cpu) })
+		g := &f.groups[i]
+		slices.SortFunc(g.wants, func(a, b want) int { return int(a.cpu) - int(b.cpu) })
+		g.least = g.wants[0].cpu
 	}
 	f.room = make([]room, len(f.groups))
 }
 
+// level sorts the node's cards by what they have free; full ones are left out.
+func (f *Fit) level(n *Node) []level {
+	used := 0
+next:
+	for c, free := range n.Free[:n.Cards] {
+		if free == 0 {
+			continue
+		}
+		for i := range used {
+			if f.levels[i].free == free {
+				f.levels[i].cards++
+				continue next
+			}
+		}
+		f.levels[used] = level{free, int16(c), 1}
+		used++
+	}
+	return f.levels[:used]
+}
+
 // measure finds the room that the cards have for each group.
-func (f *Fit) measure(n *Node) {
+func (f *Fit) measure(levels []level, model uint8, cpu int32) {
 	for i := range f.groups {
 		g := &f.groups[i]
 		r := room{}
-		if g.models == 0 || g.models>>n.Model&1 != 0 {
-			for _, free := range n.Free[:n.Cards] {
-				if free >= g.milli {
-					r.free += int32(free)
-					r.fit++
-					r.count += int32(free / g.milli)
-				}
+		if g.least <= cpu && (g.models == 0 || g.models>>model&1 != 0) {
+			for k := range levels {
+				r.add(g, levels[k].free, levels[k].cards)
 			}
 		}
 		f.room[i] = r
@@ -138,15 +174,15 @@ func (f *Fit) measure(n *Node) {
 }
 
 // worth is what the wants of a group could have of its room.
-func (f *Fit) worth(g *group, r room, cpu, memory int32) float64 {
-	if r.fit < g.cards {
+func (g *group) worth(r room, cpu, memory int32) float64 {
+	if r.fit < int32(g.cards) {
 		return 0
 	}
-	count := float64(r.count)
+	count, free := float64(r.count), float64(r.free)
 	if g.cards > 1 {
 		count = float64(r.count / int32(g.cards))
 	}
-	byCard, byCount := (1-f.weights.Count)*float64(r.free), f.weights.Count*g.per
+	vcpu, mem := float64(cpu), float64(memory)
 	sum := 0.0
 	for i := range g.wants {
 		w := &g.wants[i]
@@ -156,7 +192,25 @@ func (f *Fit) worth(g *group, r room, cpu, memory int32) float64 {
 		if w.memory > memory {
 			continue
 		}
-		sum += w.weight * (byCard + byCount*min(count, float64(cpu)*w.perCPU, float64(memory)*w.perMemory))
+		k := count
+		if by := vcpu * w.perCPU; by < k {
+			k = by
+		}
+		if by := mem * w.perMemory; by < k {
+			k = by
+		}
+		sum += w.byCard*free + w.byCount*k
+	}
+	return sum
+}
+
+func (f *Fit) value(levels []level, model uint8, cpu, memory int32) float64 {
+	f.measure(levels, model, cpu)
+	sum := 0.0
+	for i := range f.groups {
+		if f.room[i].fit > 0 {
+			sum += f.groups[i].worth(f.room[i], cpu, memory)
+		}
 	}
 	return sum
 }
@@ -164,50 +218,40 @@ func (f *Fit) worth(g *group, r room, cpu, memory int32) float64 {
 // Value is what the requests of the mix could have of the node, in thousandths of
 // cards, by how often they come.
 func (f *Fit) Value(n *Node) float64 {
-	f.measure(n)
-	sum := 0.0
-	for i := range f.groups {
-		sum += f.worth(&f.groups[i], f.room[i], n.CPUMilli, n.MemoryMiB)
-	}
-	return sum
+	return f.value(f.level(n), n.Model, n.CPUMilli, n.MemoryMiB)
 }
 
 // Score is what the place leaves, less what it leaves unused and its scarcity.
 func (f *Fit) Score(n *Node, value float64, r *Request) (float32, int, bool) {
 	cpu, memory := n.CPUMilli-r.CPUMilli, n.MemoryMiB-r.MemoryMiB
-	cost := f.cpu*float64(cpu) + f.card*float64(n.Idle()-r.Demand()) + f.scarcity[n.Model]*float64(r.Demand())
+	cost := value + f.cpu*float64(cpu) + f.card*float64(n.Idle()-r.Demand()) + f.scarcity[n.Model]*float64(r.Demand())
+	levels := f.level(n)
 	if !r.Shared() {
-		after := *n
-		after.Take(r, -1)
-		return float32(f.Value(&after) - value - cost), -1, true
+		for i := range levels {
+			if r.Cards > 0 && levels[i].free == Milli {
+				levels[i].cards -= int32(r.Cards)
+			}
+		}
+		return float32(f.value(levels, n.Model, cpu, memory) - cost), -1, true
 	}
-	f.measure(n)
+	f.measure(levels, n.Model, cpu)
 	best, score := -1, 0.0
-	for c, free := range n.Free[:n.Cards] {
-		if free < r.Milli || slices.Contains(n.Free[:c], free) {
+	for _, l := range levels {
+		if l.free < r.Milli {
 			continue
 		}
-		left := free - r.Milli
 		s := 0.0
 		for i := range f.groups {
 			g, room := &f.groups[i], f.room[i]
 			if room.fit > 0 {
-				if free >= g.milli {
-					room.free -= int32(free)
-					room.fit--
-					room.count -= int32(free / g.milli)
-				}
-				if left >= g.milli {
-					room.free += int32(left)
-					room.fit++
-					room.count += int32(left / g.milli)
-				}
-				s += f.worth(g, room, cpu, memory)
+				room.add(g, l.free, -1)
+				room.add(g, l.free-r.Milli, 1)
+				s += g.worth(room, cpu, memory)
 			}
 		}
 		if best < 0 || s > score {
-			best, score = c, s
+			best, score = int(l.card), s
 		}
 	}
-	return float32(score - value - cost), best, true
+	return float32(score - cost), best, true
 }

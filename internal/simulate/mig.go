@@ -158,7 +158,7 @@ func (x *MIG) seed(ctx context.Context, seed int64, watch *stopwatch) (MIGSeedRe
 			heap.Push(&stay, departure{now + life, card, start})
 		}
 	}
-	watch.placed += got
+	watch.stop(got)
 	return MIGSeedReport{Seed: seed, Requests: asked, Accepted: 100 * float64(got) / float64(asked), AcceptedMemory: 100 * float64(gotSlots) / float64(askedSlots)}, nil
 }
 

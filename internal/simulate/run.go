@@ -23,6 +23,7 @@ type Replay struct {
 	Arrived float64 // GPU demand that comes in all, beside the cluster's GPUs
 	Seeds   []int64
 	Policy  string
+	Copies  int             // of the cluster and of the requests; 0 is 1
 	Weights packing.Weights // of tenon; the zero value is the default
 	// Progress is told after each seed; may be nil.
 	Progress func(done, all int)
@@ -54,6 +55,11 @@ var marks = []int{80, 85, 90, 95, 100, 105, 110, 120, 130}
 func (x *Replay) Run(ctx context.Context) (*ReplayReport, error) {
 	if err := x.check(); err != nil {
 		return nil, err
+	}
+	if x.Copies > 1 {
+		big := *x
+		big.Nodes, big.Pods, big.Copies = slices.Repeat(x.Nodes, x.Copies), slices.Repeat(x.Pods, x.Copies), 1
+		return big.Run(ctx)
 	}
 	out := &ReplayReport{Policy: x.Policy, Nodes: len(x.Nodes), Arrived: x.Arrived, Allocation: map[string]float64{}}
 	for i := range x.Nodes {
@@ -99,6 +105,8 @@ func (x *Replay) check() error {
 		return fmt.Errorf("the pods ask for no GPUs")
 	case !(x.Arrived > 0 && x.Arrived <= 10):
 		return fmt.Errorf("arrived demand is above 0 and at most 10 times the cluster's GPUs, not %g", x.Arrived)
+	case x.Copies < 0 || x.Copies > 100:
+		return fmt.Errorf("there are 1 to 100 copies, not %d", x.Copies)
 	case len(x.Seeds) == 0:
 		return fmt.Errorf("no seeds")
 	}
@@ -155,7 +163,7 @@ func (x *Replay) seed(seed, capacity int64, watch *stopwatch) SeedReport {
 		}
 		note(came * 100)
 	}
-	watch.placed += out.Placed
+	watch.stop(out.Placed)
 	// The last request that comes is the one that doesn't go above the demand.
 	note(int64(math.Round(x.Arrived * 100 * float64(capacity))))
 	return out
@@ -175,6 +183,8 @@ func round(values map[string]float64) {
 // tells how fast the machine was.
 type Speed struct {
 	DecisionsPerSecond  float64 `json:"decisions_per_second"`
+	BestPerSecond       float64 `json:"decisions_per_second_best_seed"`
+	PerCPUSecond        float64 `json:"decisions_per_cpu_second,omitempty"` // what a core of its own would do
 	PlacementsPerSecond float64 `json:"placements_per_second"`
 	P50                 float64 `json:"decision_p50_us"`
 	P99                 float64 `json:"decision_p99_us"`
@@ -189,6 +199,11 @@ type stopwatch struct {
 	loops  float64
 	spent  time.Duration
 	placed int
+	best   float64 // decisions per second of the fastest seed
+	since  int     // decisions when the seed began
+	before time.Duration
+	cpu    time.Duration // of the seeds so far
+	cpuAt  time.Duration // when the seed began
 }
 
 // start runs the calibration loop for a moment.
@@ -196,6 +211,16 @@ func (w *stopwatch) start() {
 	at := time.Now()
 	w.loops += float64(calibrate())
 	w.spent += time.Since(at)
+	w.since, w.before, w.cpuAt = len(w.each), w.total, cpuTime()
+}
+
+// stop ends a seed.
+func (w *stopwatch) stop(placed int) {
+	w.placed += placed
+	w.cpu += cpuTime() - w.cpuAt
+	if took := (w.total - w.before).Seconds(); took > 0 {
+		w.best = max(w.best, float64(len(w.each)-w.since)/took)
+	}
 }
 
 func (w *stopwatch) lap() { w.lapped = time.Now() }
@@ -212,8 +237,14 @@ func (w *stopwatch) speed() Speed {
 	}
 	slices.Sort(w.each)
 	seconds := max(w.total.Seconds(), 1e-9)
+	perCPU := 0.0
+	if w.cpu > 0 {
+		perCPU = math.Round(float64(len(w.each)) / w.cpu.Seconds())
+	}
 	return Speed{
+		PerCPUSecond:        perCPU,
 		DecisionsPerSecond:  math.Round(float64(len(w.each)) / seconds),
+		BestPerSecond:       math.Round(w.best),
 		PlacementsPerSecond: math.Round(float64(w.placed) / seconds),
 		P50:                 math.Round(w.each[len(w.each)/2]*10) / 10,
 		P99:                 math.Round(w.each[len(w.each)*99/100]*10) / 10,
