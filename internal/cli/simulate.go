@@ -47,6 +47,7 @@ where they are there gpu_spec and name. Each seed shuffles the pods, and draws m
 	flags.StringVar(&seeds, "seeds", "42-51", `seeds: a range ("42-51"), a list ("1,5"), or how many`)
 	flags.StringVar(&x.Policy, "policy", simulate.Policies[0], strings.Join(simulate.Policies, ", "))
 	flags.IntVar(&x.Copies, "copies", 1, "copies of the cluster and of its requests, for a larger one")
+	flags.BoolVar(&x.Learn, "learn", false, "let tenon count what comes, instead of knowing the mix before")
 	_ = cmd.MarkFlagRequired("nodes")
 	_ = cmd.MarkFlagRequired("pods")
 	_ = cmd.RegisterFlagCompletionFunc("policy", cobra.FixedCompletions(simulate.Policies, cobra.ShellCompDirectiveNoFileComp))
@@ -81,6 +82,7 @@ is free fits.`,
 	flags.StringVar(&x.Mix, "mix", "uniform", strings.Join(simulate.MixNames(), ", "))
 	flags.Float64Var(&x.Load, "load", 1, "memory slots asked for at a time, times those of the GPUs")
 	flags.IntVar(&x.Requests, "requests", 55_000, "requests of each seed")
+	flags.Float64Var(&x.Moves, "moves", 0, "slices that may be moved for each request, to make room (0.01: one for a hundred)")
 	flags.StringVar(&seeds, "seeds", "3", `seeds: a range ("42-51"), a list ("1,5"), or how many`)
 	flags.StringVar(&x.Policy, "policy", simulate.MIGPolicies[0], strings.Join(simulate.MIGPolicies, ", "))
 	_ = cmd.RegisterFlagCompletionFunc("policy", cobra.FixedCompletions(simulate.MIGPolicies, cobra.ShellCompDirectiveNoFileComp))
@@ -187,6 +189,9 @@ func fillMIG(t *table, r *simulate.MIGReport) {
 	t.row("policy", r.Policy)
 	t.row("cluster", fmt.Sprintf("%d GPUs, mix %s, load %g", r.GPUs, r.Mix, r.Load))
 	t.row("accepted", fmt.Sprintf("%.2f %% of the requests, %.2f %% of their memory, over %d seeds", r.Accepted, r.AcceptedMemory, len(r.PerSeed)))
+	if r.Moves > 0 {
+		t.row("moved", fmt.Sprintf("%.2f slices for a hundred requests", 100*r.Moves))
+	}
 	fillSpeed(t, r.Speed)
 }
 

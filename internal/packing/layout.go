@@ -16,6 +16,7 @@ type layouts struct {
 	more  [][]int8    // by layout, profile: how many more fit now
 	moves [][][]move  // by layout, profile
 	gone  [][]move    // by layout: one slice less
+	held  []slots
 }
 
 // move is a slice at a start, and the layout that it makes or leaves.
@@ -62,7 +63,7 @@ func newLayouts(g *gpu.Geometry) *layouts {
 		return i
 	}
 	find(slots{}, gpu.Used{})
-	l.gone = make([][]move, len(at))
+	l.held, l.gone = at, make([][]move, len(at))
 	for i, s := range at {
 		for start, p := range s {
 			if p > 0 {
@@ -74,6 +75,9 @@ func newLayouts(g *gpu.Geometry) *layouts {
 	}
 	return l
 }
+
+// profileAt is the profile of the slice that a layout loses.
+func (l *layouts) profileAt(layout int32, gone move) int { return int(l.held[layout][gone.start]) - 1 }
 
 // soon is how much what would fit if one slice went counts, beside what fits now.
 const soon = 0.05

@@ -98,7 +98,8 @@ func TestTheBestOfAllNodesIsChosen(t *testing.T) {
 				}
 				continue
 			case 1:
-				e.Reweigh()
+				fit = NewFit(nodes, MixOf(kinds[:rapid.IntRange(1, len(kinds)).Draw(t, "seen")]), Default)
+				e.Reweigh(fit)
 				continue
 			}
 			r := rapid.SampledFrom(kinds).Draw(t, "request")

@@ -92,8 +92,9 @@ func (e *Engine) Touch(node int) {
 	e.changes++
 }
 
-// Reweigh says that the scorer thinks otherwise now.
-func (e *Engine) Reweigh() {
+// Reweigh goes on with another scorer, for which nothing is known yet.
+func (e *Engine) Reweigh(s Scorer) {
+	e.scorer = s
 	e.weights++
 	clear(e.valued)
 }

@@ -72,17 +72,11 @@ func (s *Slices) Reweigh(mix []float64) {
 
 // Place books a place for a slice of the profile; card is -1 when there is none.
 func (s *Slices) Place(profile int) (card, start int) {
-	for p, w := range s.weights {
-		s.price[p] = w * math.Exp(-float64(s.more[p])/scarce)
-	}
+	s.prices()
 	from, best, score := int32(-1), move{}, 0.0
 	for _, i := range s.live {
 		for _, m := range s.layouts.moves[i][profile] {
-			v := horizon*(s.worth[m.to]-s.worth[i]) - fuller*float64(s.layouts.free[i])
-			now, then := s.layouts.room[i], s.layouts.room[m.to]
-			for p, price := range s.price {
-				v += price * float64(then[p]-now[p])
-			}
+			v := s.change(i, m.to)
 			if from < 0 || v > score || v == score && (i < from || i == from && m.to < best.to) {
 				from, best, score = i, m, v
 			}
@@ -95,6 +89,80 @@ func (s *Slices) Place(profile int) (card, start int) {
 	s.leave(c)
 	s.enter(c, best.to)
 	return int(c), int(best.start)
+}
+
+// Moved is a slice that went elsewhere to make room.
+type Moved struct {
+	Profile         int
+	Card, Start     int // where it was
+	ToCard, ToStart int
+}
+
+// PlaceMoving books a place for a slice that has none as the cards are, by moving
+// one other slice to another card. ok is false when no one move helps.
+func (s *Slices) PlaceMoving(profile int) (card, start int, moved Moved, ok bool) {
+	s.prices()
+	l := s.layouts
+	var best struct {
+		from, to  int32 // layouts of the card that gets the slice
+		gone      move
+		at        int8
+		other     int32 // layout of the card that gets the moved one
+		elsewhere move
+	}
+	score := 0.0
+	for _, i := range s.live {
+		for _, gone := range l.gone[i] {
+			mine := l.moves[gone.to][profile]
+			if len(mine) == 0 {
+				continue
+			}
+			other := l.profileAt(i, gone)
+			for _, k := range s.live {
+				if k == i && s.next[s.first[i]] < 0 {
+					continue // it is the only card cut so
+				}
+				for _, elsewhere := range l.moves[k][other] {
+					for _, m := range mine {
+						if v := s.change(i, m.to) + s.change(k, elsewhere.to); !ok || v > score {
+							score, ok = v, true
+							best.from, best.to, best.gone, best.at, best.other, best.elsewhere = i, m.to, gone, m.start, k, elsewhere
+						}
+					}
+				}
+			}
+		}
+	}
+	if !ok {
+		return -1, -1, Moved{}, false
+	}
+	a, b := s.first[best.from], s.first[best.other]
+	if a == b {
+		b = s.next[a]
+	}
+	moved = Moved{l.profileAt(best.from, best.gone), int(a), int(best.gone.start), int(b), int(best.elsewhere.start)}
+	s.leave(a)
+	s.enter(a, best.to)
+	s.leave(b)
+	s.enter(b, best.elsewhere.to)
+	return int(a), int(best.at), moved, true
+}
+
+// prices finds what a place for each profile weighs now.
+func (s *Slices) prices() {
+	for p, w := range s.weights {
+		s.price[p] = w * math.Exp(-float64(s.more[p])/scarce)
+	}
+}
+
+// change is what a card's new layout is worth beside the one before.
+func (s *Slices) change(from, to int32) float64 {
+	v := horizon*(s.worth[to]-s.worth[from]) - fuller*float64(s.layouts.free[from])
+	now, then := s.layouts.room[from], s.layouts.room[to]
+	for p, price := range s.price {
+		v += price * float64(then[p]-now[p])
+	}
+	return v
 }
 
 // Release gives back the slice that begins at start.

@@ -42,6 +42,9 @@ type MIG struct {
 	Seeds    []int64
 	Requests int // of each seed
 	Policy   string
+	// Moves is how many slices of those that are there may be moved for each request,
+	// in the mean, to make room for one that has none. Only Tenon's policy moves.
+	Moves    float64
 	Progress func(done, all int) // told after each seed; may be nil
 }
 
@@ -53,6 +56,7 @@ type MIGReport struct {
 	Load           float64         `json:"load"`
 	Accepted       float64         `json:"accepted_percent"`
 	AcceptedMemory float64         `json:"accepted_memory_percent"`
+	Moves          float64         `json:"moves_per_request,omitempty"`
 	PerSeed        []MIGSeedReport `json:"per_seed"`
 	Speed
 }
@@ -63,6 +67,7 @@ type MIGSeedReport struct {
 	Requests       int     `json:"requests"`
 	Accepted       float64 `json:"accepted_percent"`
 	AcceptedMemory float64 `json:"accepted_memory_percent"`
+	Moves          int     `json:"moves,omitempty"`
 }
 
 // Run plays every seed.
@@ -79,6 +84,7 @@ func (x *MIG) Run(ctx context.Context) (*MIGReport, error) {
 		}
 		out.Accepted += s.Accepted / float64(len(x.Seeds))
 		out.AcceptedMemory += s.AcceptedMemory / float64(len(x.Seeds))
+		out.Moves += float64(s.Moves) / float64(s.Requests) / float64(len(x.Seeds))
 		s.Accepted, s.AcceptedMemory = rounded(s.Accepted), rounded(s.AcceptedMemory)
 		out.PerSeed = append(out.PerSeed, s)
 		if x.Progress != nil {
@@ -86,6 +92,7 @@ func (x *MIG) Run(ctx context.Context) (*MIGReport, error) {
 		}
 	}
 	out.Accepted, out.AcceptedMemory = rounded(out.Accepted), rounded(out.AcceptedMemory)
+	out.Moves = rounded(out.Moves)
 	out.Speed = watch.speed()
 	return out, nil
 }
@@ -102,6 +109,8 @@ func (x *MIG) check() error {
 		return fmt.Errorf("the load is above 0 and at most 100 times what the GPUs have, not %g", x.Load)
 	case x.Requests < 1 || x.Requests > 100_000_000:
 		return fmt.Errorf("there are 1 to 100,000,000 requests, not %d", x.Requests)
+	case !(x.Moves >= 0 && x.Moves <= 1) || x.Moves > 0 && x.Policy != "tenon":
+		return fmt.Errorf("moves are 0 to 1 for each request, of policy tenon alone, not %g of %s", x.Moves, x.Policy)
 	case len(x.Seeds) == 0:
 		return fmt.Errorf("no seeds")
 	}
@@ -135,7 +144,7 @@ func (x *MIG) seed(ctx context.Context, seed int64, watch *stopwatch) (MIGSeedRe
 	cards := x.placer(g, mix, rand.New(rand.NewSource(-seed)))
 	var stay departures
 	rate := x.Load * float64(g.Slots*x.GPUs) / mean // in lifetimes
-	now, asked, askedSlots, got, gotSlots := 0.0, 0, 0, 0, 0
+	now, asked, askedSlots, got, gotSlots, moves := 0.0, 0, 0, 0, 0, 0
 	watch.start()
 	for asked < x.Requests {
 		if asked%1000 == 0 && ctx.Err() != nil {
@@ -148,9 +157,17 @@ func (x *MIG) seed(ctx context.Context, seed int64, watch *stopwatch) (MIGSeedRe
 			cards.Release(d.card, d.start)
 		}
 		watch.lap()
-		card, start := cards.Place(profile)
-		watch.decided()
 		asked++
+		card, start := cards.Place(profile)
+		if mover, can := cards.(*packing.Slices); can && card < 0 && float64(moves+1) <= x.Moves*float64(asked) {
+			var m packing.Moved
+			var ok bool
+			if card, start, m, ok = mover.PlaceMoving(profile); ok {
+				moves++
+				stay.moved(m)
+			}
+		}
+		watch.decided()
 		askedSlots += g.Profiles[profile].Slots
 		if card >= 0 {
 			got++
@@ -159,7 +176,7 @@ func (x *MIG) seed(ctx context.Context, seed int64, watch *stopwatch) (MIGSeedRe
 		}
 	}
 	watch.stop(got)
-	return MIGSeedReport{Seed: seed, Requests: asked, Accepted: 100 * float64(got) / float64(asked), AcceptedMemory: 100 * float64(gotSlots) / float64(askedSlots)}, nil
+	return MIGSeedReport{Seed: seed, Requests: asked, Accepted: 100 * float64(got) / float64(asked), AcceptedMemory: 100 * float64(gotSlots) / float64(askedSlots), Moves: moves}, nil
 }
 
 // draw is the profile that a number from 0 to 1 stands for.
@@ -195,6 +212,16 @@ func (d *departures) Pop() any {
 	last := old[len(old)-1]
 	*d = old[:len(old)-1]
 	return last
+}
+
+// moved notes where a slice lies now.
+func (d departures) moved(m packing.Moved) {
+	for i := range d {
+		if d[i].card == m.Card && d[i].start == m.Start {
+			d[i].card, d[i].start = m.ToCard, m.ToStart
+			return
+		}
+	}
 }
 
 func (x *MIG) placer(g *gpu.Geometry, mix []float64, rng *rand.Rand) sliced {

@@ -23,7 +23,10 @@ type Replay struct {
 	Arrived float64 // GPU demand that comes in all, beside the cluster's GPUs
 	Seeds   []int64
 	Policy  string
-	Copies  int             // of the cluster and of the requests; 0 is 1
+	Copies  int // of the cluster and of the requests; 0 is 1
+	// Learn: Tenon's policy doesn't know what will come, but counts what came. The
+	// others that look at the mix know it always.
+	Learn   bool
 	Weights packing.Weights // of tenon; the zero value is the default
 	// Progress is told after each seed; may be nil.
 	Progress func(done, all int)
@@ -125,6 +128,9 @@ func (x *Replay) placer(nodes []packing.Node, rng *rand.Rand) placer {
 	w := x.Weights
 	if w == (packing.Weights{}) {
 		w = packing.Default
+	}
+	if x.Learn {
+		return newLearner(nodes, w)
 	}
 	return packing.NewEngine(nodes, packing.NewFit(nodes, packing.MixOf(x.Pods), w))
 }
