@@ -33,6 +33,7 @@ type view struct {
 	made   []made
 	vgpu   nodewire.VGPU // type of a card in mode vgpu
 	backed []VGPUType    // types on MIG slices, of a card whose vGPUs are these
+	told   []VGPUType    // types by its driver
 	places int           // that it has of that type
 	rec    cardRecord
 	gpu    nodewire.GPU
@@ -152,7 +153,7 @@ func (b *Board) describe(ctx context.Context, s *scan, v *view, holds map[string
 func (b *Board) modeOf(ctx context.Context, v *view, holds map[string]hold) {
 	g, rec := &v.gpu, v.rec
 	g.Mode = "whole"
-	types := typesOf(v.card)
+	types := b.cardTypes(ctx, v, typesOf(v.card))
 	if rec.Last != nil {
 		for _, t := range rec.Last.VGPUTypes {
 			if _, ok := typeByName(types, t.ID); !ok {
@@ -225,7 +226,9 @@ func (b *Board) describeVGPUs(v *view, holds map[string]hold) {
 	if v.vgpu, ok = typeByName(g.VGPUTypes, name); !ok {
 		return
 	}
-	v.places = places(v.card, v.vgpu, v.made, g.MemoryMiB)
+	if v.places = places(v.card, v.vgpu, v.made, g.MemoryMiB); v.most(v.vgpu.ID) > 0 {
+		v.places = min(v.most(v.vgpu.ID), mostVGPUs)
+	}
 	g.Geometry = fmt.Sprintf("vgpu%d", v.places)
 	taken := map[int]bool{}
 	var foreign []made

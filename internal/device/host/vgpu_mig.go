@@ -30,22 +30,68 @@ type VGPUType struct {
 	ProfileID int // of the GPU instance that backs one; -1: none does
 	MemoryMiB int64
 	Compute   bool // of the series for computing, not for desktops
+	Max       int  // at most so many on one card; 0: not told
 }
 
-// backedTypes are the types of a card that MIG slices back.
-func (b *Board) backedTypes(ctx context.Context, card string) ([]VGPUType, error) {
+// typesTold are the vGPU types of a card by its driver; none where it makes none.
+func (b *Board) typesTold(ctx context.Context, card string) ([]VGPUType, error) {
 	teller, ok := b.cfg.Driver.(VGPUs)
 	if !ok {
 		return nil, nil
 	}
 	list, err := teller.VGPUTypes(ctx, card)
 	if errors.Is(err, ErrRefused) {
-		return nil, nil // this driver makes no vGPUs
+		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list vGPU types of %s: %w", card, err)
 	}
-	return slices.DeleteFunc(list, func(t VGPUType) bool { return t.ProfileID < 0 }), nil
+	return list, nil
+}
+
+// backedTypes are those that MIG slices back.
+func (b *Board) backedTypes(ctx context.Context, card string) ([]VGPUType, error) {
+	list, err := b.typesTold(ctx, card)
+	return slices.DeleteFunc(list, func(t VGPUType) bool { return t.ProfileID < 0 }), err
+}
+
+// cardTypes adds to the types that sysfs shows what the driver tells of them: how
+// many a card takes at most, and which it would offer once it has its functions.
+// What it doesn't tell is no reason to know nothing of the card.
+func (b *Board) cardTypes(ctx context.Context, v *view, types []nodewire.VGPU) []nodewire.VGPU {
+	f := v.card.Function
+	if v.driver == nil || v.driver.MIG.Current || f.Total == 0 {
+		return types
+	}
+	told, err := b.typesTold(ctx, f.Address.String())
+	if err != nil {
+		b.cfg.Log.Debug("ask the driver for vGPU types", "card", v.gpu.PCIAddress, "error", err)
+		return types
+	}
+	v.told = told
+	for _, t := range told {
+		if t.ProfileID >= 0 || t.Max == 0 {
+			continue
+		}
+		i := slices.IndexFunc(types, func(x nodewire.VGPU) bool { return x.ID == t.ID })
+		switch {
+		case i >= 0:
+			types[i].Available, types[i].MemoryMiB = min(types[i].Available, t.Max), max(types[i].MemoryMiB, t.MemoryMiB)
+		case len(f.Virtual) == 0:
+			types = append(types, nodewire.VGPU{Name: t.Name, ID: t.ID, Available: min(t.Max, f.Total), MemoryMiB: t.MemoryMiB})
+		}
+	}
+	return types
+}
+
+// most is how many vGPUs of a type a card takes by its driver; 0: it was not told.
+func (v *view) most(typeID string) int {
+	for _, t := range v.told {
+		if t.ID == typeID {
+			return t.Max
+		}
+	}
+	return 0
 }
 
 // isBacked: MIG slices are a card's vGPUs.

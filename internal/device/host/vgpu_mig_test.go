@@ -257,3 +257,24 @@ func TestVGPUsOnSlicesAreKilledAnywhere(t *testing.T) {
 		f.end()
 	})
 }
+
+// TestTheDriverSaysHowManyVGPUsFit, and before the card has any function: an L40S takes
+// two of 24 GiB though it has 46068 MiB, so that no arithmetic will do.
+func TestTheDriverSaysHowManyVGPUsFit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a100-vgpu", vgpuHost(), func(w *world) {
+		types := []host.VGPUType{{ID: "696", Name: "GRID A100D-20C", ProfileID: -1, MemoryMiB: 20480, Compute: true, Max: 3}}
+		withDriver(simnvml.Card{Model: "a100-80gb", PCIAddress: parted}, simnvml.Card{Model: "a100-80gb", PCIAddress: other, VGPUs: types})(w)
+		w.m.BackedBy(nil)
+	})
+	g := w.mustGPU(other)
+	if len(g.VGPUTypes) != 1 || g.VGPUTypes[0] != (nodewire.VGPU{Name: "GRID A100D-20C", ID: "696", Available: 3, MemoryMiB: 20480}) {
+		t.Fatalf("before it has functions: %+v", g.VGPUTypes)
+	}
+	w.wish(nodewire.Card{PCIAddress: other, Mode: "vgpu", VGPUType: "GRID A100D-20C"})
+	if g := w.mustGPU(other); g.Geometry != "vgpu3" || g.State != nodewire.GPUReady || g.Wish != "" {
+		t.Errorf("%+v", g)
+	}
+	w.prepare(vm("inst-a", 1, w.vgpu(other, 2)))
+	w.refused(vm("inst-b", 1, w.vgpu(other, 3)), true, "no vGPU")
+}

@@ -120,6 +120,7 @@ func TestVGPUTypesAsTheLibraryTellsThem(t *testing.T) {
 			GetNameFunc:                 func() (string, nvml.Return) { return name, nvml.SUCCESS },
 			GetClassFunc:                func() (string, nvml.Return) { return class, nvml.SUCCESS },
 			GetFramebufferSizeFunc:      func() (uint64, nvml.Return) { return 5 << 30, nvml.SUCCESS },
+			GetMaxInstancesFunc:         func(nvml.Device) (int, nvml.Return) { return 7, nvml.SUCCESS },
 			GetGpuInstanceProfileIdFunc: func() (uint32, nvml.Return) { return profile, r },
 		}
 	}
@@ -131,8 +132,8 @@ func TestVGPUTypesAsTheLibraryTellsThem(t *testing.T) {
 	}
 	got, err := b.d.VGPUTypes(t.Context(), first)
 	want := []host.VGPUType{
-		{ID: "474", Name: "GRID A100-1-5C", ProfileID: 19, MemoryMiB: 5120, Compute: true}, {ID: "471", Name: "GRID A100-5C", ProfileID: -1, MemoryMiB: 5120, Compute: true},
-		{ID: "472", Name: "GRID A100-5Q", ProfileID: -1, MemoryMiB: 5120},
+		{ID: "474", Name: "GRID A100-1-5C", ProfileID: 19, MemoryMiB: 5120, Compute: true, Max: 7}, {ID: "471", Name: "GRID A100-5C", ProfileID: -1, MemoryMiB: 5120, Compute: true, Max: 7},
+		{ID: "472", Name: "GRID A100-5Q", ProfileID: -1, MemoryMiB: 5120, Max: 7},
 	}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Error(err, diff)

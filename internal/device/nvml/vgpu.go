@@ -41,6 +41,9 @@ func (d *Driver) VGPUTypes(_ context.Context, card string) ([]host.VGPUType, err
 		if bytes, r := t.GetFramebufferSize(); r == nvml.SUCCESS {
 			v.MemoryMiB = int64(bytes >> 20) //nolint:gosec // a card's memory
 		}
+		if most, r := t.GetMaxInstances(dev); r == nvml.SUCCESS {
+			v.Max = most
+		}
 		if class, r := t.GetClass(); r == nvml.SUCCESS {
 			v.Compute = class == "Compute"
 		}
