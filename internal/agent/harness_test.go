@@ -141,7 +141,8 @@ type world struct {
 	base   time.Time // of the boot
 	store  *volume.Memory
 	dog    Watchdog
-	leaves bool // the host goes down with the agent
+	leaves bool   // the host goes down with the agent
+	gone   string // address of a card that the host no longer shows
 
 	mu     sync.Mutex
 	faults []string
@@ -302,6 +303,9 @@ type fusedBoard struct {
 
 func (b *fusedBoard) Prepare(ctx context.Context, want device.Request) (grants []device.Grant, err error) {
 	b.w.note("prepare")
+	if b.w.gone != "" {
+		return nil, fmt.Errorf("prepare devices: card %w", &device.GoneError{Address: b.w.gone})
+	}
 	err = b.f.effect(func() error { grants, err = b.Board.Prepare(ctx, want); return err })
 	return grants, err
 }

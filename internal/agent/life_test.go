@@ -370,6 +370,32 @@ func TestARebootEndsRunsAndTheNextEpochStartsAnew(t *testing.T) {
 	})
 }
 
+// TestAGuestWhoseCardIsGoneDoesNotStart, and says at which address it was.
+func TestAGuestWhoseCardIsGoneDoesNotStart(t *testing.T) {
+	t.Parallel()
+	bubble(t, fake.Options{}, func(t *testing.T, w *world, n *node) {
+		inst := withDevice(w, container("inst_1", 1))
+		mustAssign(t, n, assignment("e", 1, inst, container("inst_2", 1)))
+		pass(10 * time.Second)
+		n.end()
+		w.engine.Exit("inst_1", 255)
+		w.boot, w.gone = "boot-2", "0000:41:00.0"
+		n2 := w.start(t, &fuse{})
+		pass(time.Second)
+		inst.Epoch = 2
+		mustAssign(t, n2, assignment("e", 2, inst))
+		pass(2 * time.Minute)
+		r := expect(t, n2, "inst_1", nodewire.GuestFailed, nodewire.ReasonDevice)
+		if !strings.Contains(r.Message, "0000:41:00.0 is gone") {
+			t.Errorf("it says %q", r.Message)
+		}
+		if held(t, w) != 0 || len(guests(t, w)) != 0 {
+			t.Error("something of it is there")
+		}
+		n2.end()
+	})
+}
+
 // TestGuestsAreShutDownBeforeTheirHost: in order, which is no end of their own: they
 // come back, whether the kernel was started anew or not.
 func TestGuestsAreShutDownBeforeTheirHost(t *testing.T) {
