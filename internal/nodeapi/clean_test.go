@@ -105,3 +105,14 @@ func TestCleanTextAlwaysFits(t *testing.T) {
 		}
 	})
 }
+
+// What a node says of slices stays within its card: no slice has more than that.
+func TestFiguresOfSlicesStayWithinTheirCard(t *testing.T) {
+	t.Parallel()
+	r := nodewire.Report{GPUs: []nodewire.GPU{{UUID: "GPU-1", PCIAddress: "42:00.0", Model: "h100-80gb", Geometry: "mig8", Mode: "mig", State: "ready", MemoryMiB: 81559,
+		Profiles: []nodewire.Profile{{Profile: "1g", MemoryMiB: 9728, SMs: 16}, {Profile: "2g", MemoryMiB: 1 << 20}, {Profile: "3g"}, {Profile: "4g", MemoryMiB: 40192, SMs: -1}, {Profile: "a b", MemoryMiB: 1}}}}}
+	clean(&r)
+	if p := r.GPUs[0].Profiles; len(p) != 1 || p[0] != (nodewire.Profile{Profile: "1g", MemoryMiB: 9728, SMs: 16}) {
+		t.Errorf("%+v", p)
+	}
+}
