@@ -14,6 +14,7 @@ rm -rf "$work" "$out/guest.key"
 mkdir -p "$work/root/bin" "$work/disk"
 cp "$busybox" "$work/root/bin/busybox"
 install -m 755 "$here/guest-init.sh" "$work/root/init"
+cp "$out/button.ko" "$out/evdev.ko" "$work/root/"
 (cd "$work/root" && find . | LC_ALL=C sort | busybox cpio -o -H newc 2>/dev/null) >"$work/disk/initrd"
 cp "$out/vmlinuz" "$work/disk/vmlinuz"
 
@@ -28,6 +29,7 @@ entry='\200\376\377\377\203\376\377\377'
 for n in 2048 "$size"; do
 	for shift in 0 8 16 24; do entry="$entry\\$(printf %03o $(((n >> shift) & 255)))"; done
 done
+dd if=/dev/zero of="$raw" bs=1 seek=446 count=64 conv=notrunc status=none # grub's code for floppies
 printf "$entry" | dd of="$raw" bs=1 seek=446 conv=notrunc status=none
 printf '\125\252' | dd of="$raw" bs=1 seek=510 conv=notrunc status=none
 mke2fs -q -F -t ext2 -m 0 -E offset=1048576 -d "$work/disk" "$raw" "$((size / 2))k"

@@ -91,6 +91,8 @@ inside 'mount -t proc proc "$1/proc"; chroot "$1" sh -euc "
 	systemctl -q mask virtlogd.service virtlockd.service getty@tty1.service serial-getty@ttyS0.service systemd-update-utmp-runlevel.service"' - "$disk" || exit 1
 cp "$disk/boot/vmlinuz-$release" "$out/vmlinuz"
 cp "$disk/boot/initrd.img-$release" "$out/initrd"
+# By these a guest hears its power button.
+cp "$disk/lib/modules/$release/kernel/drivers/acpi/button.ko" "$disk/lib/modules/$release/kernel/drivers/input/evdev.ko" "$out/"
 rm -rf "$disk"/var/cache/apt/*.bin "$disk"/var/cache/apt/archives/*.deb "$disk"/var/lib/apt/lists/* "$disk"/usr/share/doc "$disk"/usr/share/man "$disk/etc/resolv.conf" "$disk"/dev/*
 rm -f "$out/host.img"
 truncate -s 24G "$out/host.img"

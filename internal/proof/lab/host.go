@@ -144,10 +144,11 @@ func (h *host) open(ctx context.Context, name string) (*shell, error) {
 
 // up waits until a shell answers; it does once the host has booted.
 func (h *host) up(ctx context.Context, s *shell) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 8*time.Minute)
 	defer cancel()
-	for {
-		ask, stop := context.WithTimeout(ctx, 3*time.Second)
+	// Each question waits longer: those that were given up are answered as well.
+	for patience := 4 * time.Second; ; patience = min(2*patience, time.Minute) {
+		ask, stop := context.WithTimeout(ctx, patience)
 		_, err := s.run(ask, "true")
 		stop()
 		if err == nil {

@@ -110,14 +110,6 @@ func (l *lab) passthrough(ctx context.Context) error {
 		return l.heldBy(ctx, name, first, second)
 	})
 	_ = l.ok(ctx, "QEMU is pinned to the NUMA nodes of its cards", func(ctx context.Context) (string, error) { return l.pinned(ctx) })
-	_ = l.ok(ctx, "a held card is refused another mode, with who holds it", func(ctx context.Context) (string, error) {
-		all, err := l.cards(ctx)
-		if err != nil {
-			return "", err
-		}
-		_, err = l.cloud.Client.GPUUpdate(ctx, all[first].ID, api.GPUUpdate{Mode: "vgpu"}, false)
-		return refusal(err)
-	})
 	return l.ok(ctx, "deleted, each function is back as it was and both cards are ready", func(ctx context.Context) (string, error) {
 		if err := l.remove(ctx, name); err != nil {
 			return "", err
@@ -129,18 +121,6 @@ func (l *lab) passthrough(ctx context.Context) error {
 		}
 		return "", l.bound(ctx)
 	})
-}
-
-// refusal wants a problem with a code, and tells it.
-func refusal(err error) (string, error) {
-	p, ok := err.(*api.Problem) //nolint:errorlint // the client gives it as it is
-	if !ok {
-		return "", fmt.Errorf("it was not refused: %w", err)
-	}
-	if p.Status < 400 || p.Status > 499 || p.Code == "" {
-		return "", fmt.Errorf("refused with %d %s: %s", p.Status, p.Code, p.Detail)
-	}
-	return fmt.Sprintf("%d %s: %s", p.Status, p.Code, p.Detail), nil
 }
 
 // insideEDU reads what the system in a machine found out about its edu devices.

@@ -186,7 +186,11 @@ func (l *lab) reboot(ctx context.Context) error {
 		return err
 	}
 	if err := until(ctx, 6*time.Minute, func() error {
-		ask, cancel := context.WithTimeout(ctx, 3*time.Second)
+		// A question that is lost with the boot is never answered.
+		if err := l.host.up(ctx, l.host.shell); err != nil {
+			return err
+		}
+		ask, cancel := context.WithTimeout(ctx, 20*time.Second)
 		defer cancel()
 		now, err := l.host.do(ask, "cat /proc/sys/kernel/random/boot_id")
 		if err == nil && now == was {

@@ -110,6 +110,18 @@ func (l *lab) vgpus(ctx context.Context) error {
 		}
 		return strings.Join(all, "; "), nil
 	})
+	_ = l.ok(ctx, "held, it is refused another type, with who holds it", func(ctx context.Context) (string, error) {
+		g, err := l.mtty(ctx)
+		if err != nil {
+			return "", err
+		}
+		other := "mtty-1"
+		_, err = l.cloud.Client.GPUUpdate(ctx, g.ID, api.GPUUpdate{Mode: "vgpu", VGPUType: &other}, false)
+		if p, ok := err.(*api.Problem); !ok || p.Code != "gpu_in_use" { //nolint:errorlint // the client gives it as it is
+			return "", fmt.Errorf("it is answered %v", err)
+		}
+		return err.Error(), nil
+	})
 	return l.ok(ctx, "deleted, no mediated device is left", func(ctx context.Context) (string, error) {
 		for _, name := range []string{one, two} {
 			if err := l.remove(ctx, name); err != nil {
