@@ -63,8 +63,9 @@ CREATE TABLE gpu_stay (
     gpu_id      uuid NOT NULL,
     gpu_uuid    text NOT NULL,
     claim_id    uuid NOT NULL,
-    org_id      uuid NOT NULL REFERENCES organisation,
-    instance_id uuid NOT NULL REFERENCES instance (id),
+    org_id      uuid NOT NULL,
+    project_id  uuid NOT NULL,
+    instance_id uuid NOT NULL,
     epoch       bigint NOT NULL,
     mode        text NOT NULL,
     geometry    text NOT NULL,
@@ -72,14 +73,15 @@ CREATE TABLE gpu_stay (
     profile     text NOT NULL,
     slots       int4range NOT NULL,
     started_at  timestamptz NOT NULL,
-    ended_at    timestamptz CHECK (ended_at >= started_at) -- NULL: it holds it
+    ended_at    timestamptz CHECK (ended_at >= started_at), -- NULL: it holds it
+    FOREIGN KEY (org_id, project_id, instance_id) REFERENCES instance (org_id, project_id, id)
 );
 CREATE UNIQUE INDEX gpu_stay_open ON gpu_stay (claim_id) WHERE ended_at IS NULL;
 CREATE INDEX gpu_stay_gpu ON gpu_stay (gpu_id, started_at, id);
 CREATE INDEX gpu_stay_uuid ON gpu_stay (gpu_uuid, started_at);
 CREATE INDEX gpu_stay_instance ON gpu_stay (instance_id);
-INSERT INTO gpu_stay (gpu_id, gpu_uuid, claim_id, org_id, instance_id, epoch, mode, geometry, model, profile, slots, started_at)
-    SELECT g.id, g.uuid, c.id, c.org_id, c.instance_id, c.epoch, c.mode, c.geometry, g.model, c.profile, c.slots, c.created_at
+INSERT INTO gpu_stay (gpu_id, gpu_uuid, claim_id, org_id, project_id, instance_id, epoch, mode, geometry, model, profile, slots, started_at)
+    SELECT g.id, g.uuid, c.id, c.org_id, c.project_id, c.instance_id, c.epoch, c.mode, c.geometry, g.model, c.profile, c.slots, c.created_at
     FROM gpu_claim c JOIN gpu g ON g.id = c.gpu_id;
 -- +goose StatementBegin
 CREATE FUNCTION gpu_stay_keep() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public AS $$
@@ -91,13 +93,13 @@ BEGIN
     WHEN 'UPDATE' THEN -- a run that goes on in its place is another stay
         UPDATE gpu_stay s SET ended_at = GREATEST(s.started_at, now()) FROM was JOIN made ON made.id = was.id AND made.epoch <> was.epoch
             WHERE s.claim_id = was.id AND s.ended_at IS NULL;
-        INSERT INTO gpu_stay (gpu_id, gpu_uuid, claim_id, org_id, instance_id, epoch, mode, geometry, model, profile, slots, started_at)
-            SELECT g.id, g.uuid, c.id, c.org_id, c.instance_id, c.epoch, c.mode, c.geometry, g.model, c.profile, c.slots, now()
+        INSERT INTO gpu_stay (gpu_id, gpu_uuid, claim_id, org_id, project_id, instance_id, epoch, mode, geometry, model, profile, slots, started_at)
+            SELECT g.id, g.uuid, c.id, c.org_id, c.project_id, c.instance_id, c.epoch, c.mode, c.geometry, g.model, c.profile, c.slots, now()
             FROM made c JOIN was ON was.id = c.id AND was.epoch <> c.epoch JOIN gpu g ON g.id = c.gpu_id;
         RETURN NULL;
     ELSE
-        INSERT INTO gpu_stay (gpu_id, gpu_uuid, claim_id, org_id, instance_id, epoch, mode, geometry, model, profile, slots, started_at)
-            SELECT g.id, g.uuid, c.id, c.org_id, c.instance_id, c.epoch, c.mode, c.geometry, g.model, c.profile, c.slots, c.created_at
+        INSERT INTO gpu_stay (gpu_id, gpu_uuid, claim_id, org_id, project_id, instance_id, epoch, mode, geometry, model, profile, slots, started_at)
+            SELECT g.id, g.uuid, c.id, c.org_id, c.project_id, c.instance_id, c.epoch, c.mode, c.geometry, g.model, c.profile, c.slots, c.created_at
             FROM made c JOIN gpu g ON g.id = c.gpu_id;
         RETURN NULL;
     END CASE;
@@ -108,6 +110,7 @@ CREATE TRIGGER gpu_stay_moved AFTER UPDATE ON gpu_claim REFERENCING OLD TABLE AS
 CREATE TRIGGER gpu_stay_over AFTER DELETE ON gpu_claim REFERENCING OLD TABLE AS was FOR EACH STATEMENT EXECUTE FUNCTION gpu_stay_keep();
 ALTER TABLE gpu_stay ENABLE ROW LEVEL SECURITY;
 CREATE POLICY operator ON gpu_stay FOR SELECT TO tenon_api USING ((SELECT is_operator()));
+CREATE POLICY tenant ON gpu_stay FOR SELECT TO tenon_api USING (org_id = (SELECT current_org()));
 CREATE POLICY system ON gpu_stay FOR SELECT TO tenon_system USING (true);
 GRANT SELECT ON gpu_stay TO tenon_api, tenon_system;
 

@@ -173,13 +173,13 @@ BEGIN
     WHEN 'UPDATE' THEN -- a run that goes on in its place is another stay
         UPDATE gpu_stay s SET ended_at = GREATEST(s.started_at, now()) FROM was JOIN made ON made.id = was.id AND made.epoch <> was.epoch
             WHERE s.claim_id = was.id AND s.ended_at IS NULL;
-        INSERT INTO gpu_stay (gpu_id, gpu_uuid, claim_id, org_id, instance_id, epoch, mode, geometry, model, profile, slots, started_at)
-            SELECT g.id, g.uuid, c.id, c.org_id, c.instance_id, c.epoch, c.mode, c.geometry, g.model, c.profile, c.slots, now()
+        INSERT INTO gpu_stay (gpu_id, gpu_uuid, claim_id, org_id, project_id, instance_id, epoch, mode, geometry, model, profile, slots, started_at)
+            SELECT g.id, g.uuid, c.id, c.org_id, c.project_id, c.instance_id, c.epoch, c.mode, c.geometry, g.model, c.profile, c.slots, now()
             FROM made c JOIN was ON was.id = c.id AND was.epoch <> c.epoch JOIN gpu g ON g.id = c.gpu_id;
         RETURN NULL;
     ELSE
-        INSERT INTO gpu_stay (gpu_id, gpu_uuid, claim_id, org_id, instance_id, epoch, mode, geometry, model, profile, slots, started_at)
-            SELECT g.id, g.uuid, c.id, c.org_id, c.instance_id, c.epoch, c.mode, c.geometry, g.model, c.profile, c.slots, c.created_at
+        INSERT INTO gpu_stay (gpu_id, gpu_uuid, claim_id, org_id, project_id, instance_id, epoch, mode, geometry, model, profile, slots, started_at)
+            SELECT g.id, g.uuid, c.id, c.org_id, c.project_id, c.instance_id, c.epoch, c.mode, c.geometry, g.model, c.profile, c.slots, c.created_at
             FROM made c JOIN gpu g ON g.id = c.gpu_id;
         RETURN NULL;
     END CASE;
@@ -615,6 +615,7 @@ CREATE TABLE public.gpu_stay (
     gpu_uuid text NOT NULL,
     claim_id uuid NOT NULL,
     org_id uuid NOT NULL,
+    project_id uuid NOT NULL,
     instance_id uuid NOT NULL,
     epoch bigint NOT NULL,
     mode text NOT NULL,
@@ -1319,10 +1320,7 @@ ALTER TABLE ONLY public.gpu
     ADD CONSTRAINT gpu_node_id_fkey FOREIGN KEY (node_id) REFERENCES public.node(id);
 
 ALTER TABLE ONLY public.gpu_stay
-    ADD CONSTRAINT gpu_stay_instance_id_fkey FOREIGN KEY (instance_id) REFERENCES public.instance(id);
-
-ALTER TABLE ONLY public.gpu_stay
-    ADD CONSTRAINT gpu_stay_org_id_fkey FOREIGN KEY (org_id) REFERENCES public.organisation(id);
+    ADD CONSTRAINT gpu_stay_org_id_project_id_instance_id_fkey FOREIGN KEY (org_id, project_id, instance_id) REFERENCES public.instance(org_id, project_id, id);
 
 ALTER TABLE ONLY public.gpu
     ADD CONSTRAINT gpu_wished_by_fkey FOREIGN KEY (wished_by) REFERENCES public.app_user(id);
@@ -1643,6 +1641,8 @@ CREATE POLICY tenant ON public.audit TO tenon_api USING ((org_id = ( SELECT publ
 CREATE POLICY tenant ON public.event TO tenon_api USING ((org_id = ( SELECT public.current_org() AS current_org))) WITH CHECK ((org_id = ( SELECT public.current_org() AS current_org)));
 
 CREATE POLICY tenant ON public.gpu_claim TO tenon_api USING ((org_id = ( SELECT public.current_org() AS current_org))) WITH CHECK ((org_id = ( SELECT public.current_org() AS current_org)));
+
+CREATE POLICY tenant ON public.gpu_stay FOR SELECT TO tenon_api USING ((org_id = ( SELECT public.current_org() AS current_org)));
 
 CREATE POLICY tenant ON public.idempotency TO tenon_api USING ((org_id = ( SELECT public.current_org() AS current_org))) WITH CHECK ((org_id = ( SELECT public.current_org() AS current_org)));
 

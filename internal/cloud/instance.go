@@ -48,7 +48,7 @@ var InstanceStates = []InstanceState{StateQueued, StateStarting, StateRunning, S
 var instanceMoves = map[InstanceState][]InstanceState{
 	StateQueued:   {StateStarting, StateStopped, StateFailed, StateDeleted},
 	StateStarting: {StateRunning, StateStopping, StateFailed, StateDeleting, StateStopped, StateQueued},
-	StateRunning:  {StateStopping, StateStopped, StateFailed, StateDeleting, StateQueued},
+	StateRunning:  {StateStopping, StateStopped, StateFailed, StateDeleting, StateQueued, StateStarting},
 	StateStopping: {StateStopped, StateFailed, StateDeleting},
 	StateStopped:  {StateQueued, StateStarting, StateDeleted},
 	StateFailed:   {StateQueued, StateDeleted},
