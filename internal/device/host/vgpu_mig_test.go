@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 
 	"github.com/tenon-cloud/tenon/internal/device/host"
 	"github.com/tenon-cloud/tenon/internal/device/nvml/simnvml"
@@ -249,13 +248,6 @@ func TestVGPUsOnSlicesAreKilledAnywhere(t *testing.T) {
 		t.Errorf("%d kills in %d steps, vGPUs on slices ran in %d", f.kills, steps, on)
 	}
 	t.Logf("%d kills in %d steps, vGPUs on slices ran in %d of them", f.kills, steps, on)
-	rapid.Check(t, func(rt *rapid.T) {
-		f := newFleet(rapidTB{t, rt}, slicesScene)
-		for range rapid.IntRange(1, 8).Draw(rt, "steps") {
-			f.step(slicesScene, rapid.IntRange(0, 9).Draw(rt, "what"), rapid.IntRange(0, 59).Draw(rt, "which"), rapid.IntRange(0, 30).Draw(rt, "killed at"))
-		}
-		f.end()
-	})
 }
 
 // TestTheDriverSaysHowManyVGPUsFit, and before the card has any function: an L40S takes
