@@ -20,3 +20,5 @@ echo '1,000 queued on 100 free slices: one step of the scheduler'
 measure 1x ./internal/scheduler
 echo 'claims on the same slots, by one writer and by eight at once'
 measure 1x ./internal/postgres
+echo 'openb placed by one core, beside a fixed loop (KAI 87/s at 1,200 nodes, Nomad with GPUs 255/s, FGD replayed 16,000 to 70,000/s)'
+measure 1x ./internal/simulate

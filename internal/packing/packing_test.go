@@ -77,7 +77,8 @@ func release(n *Node, before Node) { *n = before }
 func TestTheBestOfAllNodesIsChosen(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		nodes := rapid.SliceOfN(rapid.Custom(genNode), 1, 150).Draw(t, "nodes")
+		count := rapid.SampledFrom([]int{1, 3, 10, 70, 140}).Draw(t, "nodes")
+		nodes := rapid.SliceOfN(rapid.Custom(genNode), count, count).Draw(t, "nodes")
 		kinds := rapid.SliceOfN(rapid.Custom(genRequest), 1, 6).Draw(t, "kinds")
 		mix := MixOf(kinds)
 		fit := NewFit(nodes, mix, Default)
@@ -143,7 +144,7 @@ func TestAPartScoresWhatItLeaves(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n, r := genNode(t), genRequest(t)
 		mix := MixOf(rapid.SliceOfN(rapid.Custom(genRequest), 1, 6).Draw(t, "mix"))
-		f := NewFit([]Node{n}, mix, Weights{Count: 0.3, Cover: 1})
+		f := NewFit([]Node{n}, mix, Weights{Count: 0.3, Whole: 0.2, Cover: 1})
 		if !n.Fits(&r) {
 			return
 		}
@@ -240,6 +241,12 @@ func TestOldRequestsCountLess(t *testing.T) {
 	}
 	if shares = m.Shares(); len(shares) != 1 || shares[0].Request != b || math.IsNaN(shares[0].Weight) {
 		t.Errorf("long after, the mix is %+v", shares)
+	}
+	for range 10 {
+		m.Add(a)
+	}
+	if shares = m.Shares(); len(shares) != 2 || math.Abs(shares[0].Weight-0.5) > 1e-6 {
+		t.Errorf("after one half-life more, the mix is %+v", shares)
 	}
 	if shares = MixOf([]Request{a, b, b, b}); shares[0] != (Share{b, 0.75}) || shares[1] != (Share{a, 0.25}) {
 		t.Errorf("counted: %+v", shares)

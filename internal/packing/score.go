@@ -4,7 +4,8 @@ import "slices"
 
 // Weights say what a place costs beside the work that it leaves room for.
 type Weights struct {
-	Count    float64 // of room counted in whole requests, against room by the card
+	Count    float64 // for parts of cards: of room counted in requests with their vCPU, against room by the card
+	Whole    float64 // the same for whole cards
 	Pack     float64 // of what is left free on the node
 	PackCPU  float64 // the part of that which is vCPU; the rest is cards
 	Scarcity float64 // of a whole card of a model that twice as much is asked for as of the average
@@ -12,7 +13,7 @@ type Weights struct {
 }
 
 // Default weights, chosen on seeds that no check uses.
-var Default = Weights{Count: 0.3, Pack: 90, PackCPU: 0.4, Scarcity: 200, Cover: 0.95}
+var Default = Weights{Count: 0.27, Whole: 0.1, Pack: 70, PackCPU: 0.35, Scarcity: 200, Cover: 0.92}
 
 // Fit is Tenon's scorer.
 type Fit struct {
@@ -127,9 +128,13 @@ func (f *Fit) group(mix []Share) {
 			i = len(f.groups)
 			f.groups = append(f.groups, group{milli: r.Milli, cards: r.Cards, models: r.Models})
 		}
+		byCount := f.weights.Whole
+		if r.Shared() {
+			byCount = f.weights.Count
+		}
 		f.groups[i].wants = append(f.groups[i].wants, want{cpu: r.CPUMilli, memory: r.MemoryMiB,
 			perCPU: 1 / float64(max(r.CPUMilli, 1)), perMemory: 1 / float64(max(r.MemoryMiB, 1)),
-			byCard: s.Weight * (1 - f.weights.Count), byCount: s.Weight * f.weights.Count * float64(r.Demand())})
+			byCard: s.Weight * (1 - byCount), byCount: s.Weight * byCount * float64(r.Demand())})
 	}
 	for i := range f.groups {
 		g := &f.groups[i]

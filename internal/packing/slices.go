@@ -165,15 +165,16 @@ func (s *Slices) change(from, to int32) float64 {
 	return v
 }
 
-// Release gives back the slice that begins at start.
-func (s *Slices) Release(card, start int) {
+// Release gives back the slice that begins at start; false when none does.
+func (s *Slices) Release(card, start int) bool {
 	for _, m := range s.layouts.gone[s.layout[card]] {
 		if int(m.start) == start {
 			s.leave(int32(card))
 			s.enter(int32(card), m.to)
-			return
+			return true
 		}
 	}
+	return false
 }
 
 // Used is what a card holds.

@@ -33,6 +33,11 @@ func TestEveryLayoutIsKnown(t *testing.T) {
 	}
 }
 
+// without is a card less one slice.
+func without(u gpu.Used, p gpu.Profile, start int) gpu.Used {
+	return gpu.Used{Mask: u.Mask &^ gpu.SlotMask(p.At(start)), Media: u.Media && !p.Media, Compute: u.Compute - uint8(p.Compute)}
+}
+
 func TestSlicesNeverOverlapAndAreGivenWhileOneFits(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{gpu.MIG8, gpu.MIG4} {
@@ -49,23 +54,49 @@ func TestSlicesNeverOverlapAndAreGivenWhileOneFits(t *testing.T) {
 		var all []held
 		used := make([]gpu.Used, cards)
 		rng := rand.New(rand.NewSource(3))
+		moves := 0
 		for range 100_000 {
 			if len(all) > 0 && rng.Intn(5) < 2 {
 				k := rng.Intn(len(all))
 				h := all[k]
 				all[k] = all[len(all)-1]
 				all = all[:len(all)-1]
-				s.Release(h.card, h.start)
-				p := g.Profiles[h.profile]
-				used[h.card].Mask &^= gpu.SlotMask(p.At(h.start))
-				used[h.card].Media = used[h.card].Media && !p.Media
-				used[h.card].Compute -= uint8(p.Compute)
+				if !s.Release(h.card, h.start) || s.Release(h.card, h.start) {
+					t.Fatalf("the slice at %d of card %d is given back once", h.start, h.card)
+				}
+				used[h.card] = without(used[h.card], g.Profiles[h.profile], h.start)
 			} else {
 				p := rng.Intn(len(g.Profiles))
 				fits := slices.ContainsFunc(used, func(u gpu.Used) bool { return cuts[p].More(u) > 0 })
 				card, start := s.Place(p)
 				if (card >= 0) != fits {
 					t.Fatalf("%s is placed on %d although it fits: %v", g.Profiles[p].Class, card, fits)
+				}
+				if card < 0 && rng.Intn(2) == 0 {
+					// One move helps if some slice leaves room and has it elsewhere.
+					helps := slices.ContainsFunc(all, func(h held) bool {
+						return cuts[p].More(without(used[h.card], g.Profiles[h.profile], h.start)) > 0 && slices.ContainsFunc(used, func(u gpu.Used) bool {
+							return u != used[h.card] && cuts[h.profile].More(u) > 0
+						})
+					})
+					var m Moved
+					var ok bool
+					if card, start, m, ok = s.PlaceMoving(p); ok != helps && !ok {
+						t.Fatalf("%s: one move makes room and none was made", g.Profiles[p].Class)
+					}
+					if ok {
+						k := slices.Index(all, held{m.Card, m.Start, m.Profile})
+						if k < 0 || m.ToCard == m.Card {
+							t.Fatalf("%+v was moved", m)
+						}
+						used[m.Card] = without(used[m.Card], g.Profiles[m.Profile], m.Start)
+						if !cuts[m.Profile].FreeAt(used[m.ToCard], m.ToStart) {
+							t.Fatalf("%+v was moved to where something is", m)
+						}
+						used[m.ToCard] = cuts[m.Profile].Take(used[m.ToCard], m.ToStart)
+						all[k] = held{m.ToCard, m.ToStart, m.Profile}
+						moves++
+					}
 				}
 				if card >= 0 {
 					if !cuts[p].FreeAt(used[card], start) {
@@ -80,6 +111,9 @@ func TestSlicesNeverOverlapAndAreGivenWhileOneFits(t *testing.T) {
 					t.Fatalf("card %d holds %+v, its slices %+v", c, s.Used(c), used[c])
 				}
 			}
+		}
+		if moves == 0 {
+			t.Errorf("%s: nothing was ever moved", name)
 		}
 	}
 }

@@ -121,7 +121,7 @@ func (x *MIG) check() error {
 // their number.
 type sliced interface {
 	Place(profile int) (card, start int)
-	Release(card, start int)
+	Release(card, start int) bool
 }
 
 func (x *MIG) seed(ctx context.Context, seed int64, watch *stopwatch) (MIGSeedReport, error) {
@@ -154,7 +154,9 @@ func (x *MIG) seed(ctx context.Context, seed int64, watch *stopwatch) (MIGSeedRe
 		profile, life := draw(mix, rng.Float64()), rng.ExpFloat64()
 		for len(stay) > 0 && stay[0].at <= now {
 			d := heap.Pop(&stay).(departure)
-			cards.Release(d.card, d.start)
+			if !cards.Release(d.card, d.start) {
+				return MIGSeedReport{}, fmt.Errorf("seed %d: no slice at %d of card %d to give back", seed, d.start, d.card)
+			}
 		}
 		watch.lap()
 		asked++
@@ -297,13 +299,17 @@ func (c *cards) Place(profile int) (card, start int) {
 	return card, start
 }
 
-func (c *cards) Release(card, start int) {
+func (c *cards) Release(card, start int) bool {
+	if c.held[card][start] == 0 {
+		return false
+	}
 	p := &c.cuts[c.held[card][start]-1].Profile
 	u := &c.used[card]
 	u.Mask &^= gpu.SlotMask(p.At(start))
 	u.Compute -= uint8(p.Compute)
 	u.Media = u.Media && !p.Media
 	c.held[card][start] = 0
+	return true
 }
 
 // pool is all slots without the cards around them. What it calls a start is the
@@ -322,4 +328,7 @@ func (p *pool) Place(profile int) (card, start int) {
 	return 0, size
 }
 
-func (p *pool) Release(_, size int) { p.free += size }
+func (p *pool) Release(_, size int) bool {
+	p.free += size
+	return true
+}

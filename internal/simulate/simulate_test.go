@@ -135,3 +135,22 @@ func TestTenonAcceptsWhatTheBestDoes(t *testing.T) {
 		}
 	}
 }
+
+func TestMovesMakeRoomWithinTheirBudget(t *testing.T) {
+	t.Parallel()
+	var accepted []float64
+	for _, moves := range []float64{0, 0.01, 0.05} {
+		x := &MIG{GPUs: 50, Mix: "uniform", Load: 1, Seeds: []int64{100}, Requests: 20_000, Policy: "tenon", Moves: moves}
+		r, err := x.Run(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.PerSeed[0].Moves; float64(got) > moves*20_000 || moves > 0 && got == 0 {
+			t.Errorf("%d moves of 20,000 requests, %g are allowed", got, moves)
+		}
+		accepted = append(accepted, r.AcceptedMemory)
+	}
+	if !(accepted[0] < accepted[1] && accepted[1] < accepted[2]) {
+		t.Errorf("with more moves are accepted %v", accepted)
+	}
+}

@@ -14,6 +14,7 @@ export const docPages = [
   { page: 'cards', title: 'Dividing and recovering GPUs', part: 'For operators' },
   { page: 'metrics', title: 'Metrics and alerts', part: 'For operators' },
   { page: 'simulation', title: 'Simulated cards and nodes', part: 'For operators' },
+  { page: 'replay', title: 'Trying placement out', part: 'For operators' },
   { page: 'lab', title: 'The lab', part: 'For operators' },
   { page: 'gpus', title: 'Real GPUs', part: 'For operators' },
   { page: 'networking', title: 'Networking and isolation', part: 'For operators' },
