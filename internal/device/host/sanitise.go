@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/tenon-cloud/tenon/internal/device/pci"
@@ -15,6 +16,7 @@ import (
 type verdict struct {
 	reason  string
 	restore []functionHold // that could not go back
+	noWay   bool           // the kernel can't reset it, which only an operator's word makes good
 }
 
 func (v *verdict) add(reason string) {
@@ -115,9 +117,13 @@ func (b *Board) resetBySysfs(ctx context.Context, a pci.Address, v *verdict) (de
 	case !known:
 		return false, fmt.Errorf("%s can't be read now: %w", a, errUnknown)
 	case !c.Reset.OK:
+		v.noWay = true
 		v.add("it can't be cleaned between tenants: " + c.Reset.Reason)
 	default:
-		if err := b.write(ctx, c.ResetFile, "1"); err != nil {
+		if err := b.write(ctx, c.ResetFile, "1"); errors.Is(err, syscall.ENOTTY) {
+			v.noWay = true // what it promised is none
+			v.add("it can't be cleaned between tenants: the kernel knows no way to reset it")
+		} else if err != nil {
 			if notYet(ctx, err) {
 				return false, fmt.Errorf("reset %s: %w", a, err)
 			}
@@ -126,7 +132,7 @@ func (b *Board) resetBySysfs(ctx context.Context, a pci.Address, v *verdict) (de
 		}
 		// FLR of one function leaves the others of its card.
 		for _, f := range c.Companions {
-			if f.CanReset && v.reason == "" {
+			if inv.Resettable(f) && v.reason == "" {
 				if err := b.write(ctx, pci.DeviceFile(f.Address, "reset"), "1"); err != nil {
 					if notYet(ctx, err) {
 						return false, fmt.Errorf("reset %s: %w", f.Address, err)
@@ -346,11 +352,7 @@ func (b *Board) recheck(ctx context.Context, a pci.Address, restore []functionHo
 		if err != nil {
 			return err
 		}
-		inv, err := pci.Scan(b.cfg.Sys, b.cfg.Options)
-		if err != nil {
-			return err
-		}
-		if c, known := inv.Card(a); dead || known && c.Reset.OK && after.reason != "" {
+		if dead || after.reason != "" && !after.noWay {
 			v.add(after.reason)
 			v.restore = restore
 			return nil

@@ -126,12 +126,22 @@ func (inv *Inventory) card(sys fs.FS, f Function, gpus []Function) Card {
 	return c
 }
 
+// Resettable says whether a function can be reset by itself. The kernel looks for
+// ways when it finds the function, and it finds function 0 when it is still alone on
+// its bus: a reset by the bus that is promised there is refused later.
+func (inv *Inventory) Resettable(f Function) bool {
+	byBus := len(f.Reset) > 0 && !slices.ContainsFunc(f.Reset, func(way string) bool { return way != "bus" && way != "cxl_bus" })
+	return f.CanReset && !(byBus && slices.ContainsFunc(inv.Functions, func(o Function) bool {
+		return o.Address != f.Address && o.Address.Domain == f.Address.Domain && o.Address.Bus == f.Address.Bus
+	}))
+}
+
 // reset finds a way to reset the card: its function's own, or that of the bridge
 // above where nothing but the card is below. A slot with several functions has
 // no reset by its bus of its own.
 func (inv *Inventory) reset(sys fs.FS, c Card) (Verdict, string) {
 	f := c.Function
-	if f.CanReset {
+	if inv.Resettable(f) {
 		return Verdict{OK: true}, DeviceFile(f.Address, "reset")
 	}
 	if u := f.unread("reset"); u != "" {
