@@ -24,9 +24,9 @@ var migClasses = []string{"1g", "1g2", "2g", "3g", "4g", "7g"}
 // Mixes say how often each of migClasses comes.
 var Mixes = map[string][]float64{
 	"uniform":     {1, 1, 1, 1, 1, 1},
-	"large-heavy": {0.05, 0.05, 0.10, 0.20, 0.25, 0.35},
+	"large-heavy": {0.10, 0.05, 0.05, 0.20, 0.20, 0.40},
 	"bimodal":     {0.35, 0.10, 0.05, 0.05, 0.10, 0.35},
-	"small-heavy": {0.40, 0.20, 0.15, 0.10, 0.10, 0.05},
+	"small-heavy": {0.35, 0.25, 0.20, 0.10, 0.05, 0.05},
 }
 
 // MixNames are the names of Mixes in order.
@@ -107,8 +107,8 @@ func (x *MIG) check() error {
 		return fmt.Errorf("there are 1 to 1,000,000 GPUs, not %d", x.GPUs)
 	case !(x.Load > 0 && x.Load <= 100):
 		return fmt.Errorf("the load is above 0 and at most 100 times what the GPUs have, not %g", x.Load)
-	case x.Requests < 1 || x.Requests > 100_000_000:
-		return fmt.Errorf("there are 1 to 100,000,000 requests, not %d", x.Requests)
+	case x.Requests < 1 || x.Requests > 10_000_000:
+		return fmt.Errorf("there are 1 to 10,000,000 requests, not %d", x.Requests)
 	case !(x.Moves >= 0 && x.Moves <= 1) || x.Moves > 0 && x.Policy != "tenon":
 		return fmt.Errorf("moves are 0 to 1 for each request, of policy tenon alone, not %g of %s", x.Moves, x.Policy)
 	case len(x.Seeds) == 0:
@@ -142,16 +142,16 @@ func (x *MIG) seed(ctx context.Context, seed int64, watch *stopwatch) (MIGSeedRe
 	}
 	rng := rand.New(rand.NewSource(seed))
 	cards := x.placer(g, mix, rand.New(rand.NewSource(-seed)))
+	work := x.requests(g, mix, mean, rng)
 	var stay departures
-	rate := x.Load * float64(g.Slots*x.GPUs) / mean // in lifetimes
 	now, asked, askedSlots, got, gotSlots, moves := 0.0, 0, 0, 0, 0, 0
 	watch.start()
-	for asked < x.Requests {
+	for _, r := range work {
 		if asked%1000 == 0 && ctx.Err() != nil {
 			return MIGSeedReport{}, ctx.Err()
 		}
-		now += rng.ExpFloat64() / rate
-		profile, life := draw(mix, rng.Float64()), rng.ExpFloat64()
+		now += r.gap
+		profile := r.profile
 		for len(stay) > 0 && stay[0].at <= now {
 			d := heap.Pop(&stay).(departure)
 			if !cards.Release(d.card, d.start) {
@@ -174,11 +174,37 @@ func (x *MIG) seed(ctx context.Context, seed int64, watch *stopwatch) (MIGSeedRe
 		if card >= 0 {
 			got++
 			gotSlots += g.Profiles[profile].Slots
-			heap.Push(&stay, departure{now + life, card, start})
+			heap.Push(&stay, departure{now + r.life, card, start})
 		}
 	}
 	watch.stop(got)
 	return MIGSeedReport{Seed: seed, Requests: asked, Accepted: 100 * float64(got) / float64(asked), AcceptedMemory: 100 * float64(gotSlots) / float64(askedSlots), Moves: moves}, nil
+}
+
+// request is a slice that is asked for so long after the one before, to stay so
+// long.
+type request struct {
+	gap, life float64
+	profile   int
+}
+
+// requests draws what is asked for. The lifetimes are scaled so that the load is
+// just what was asked for: chance would make it a hundredth more or less, which is
+// worth more than what policies differ by.
+func (x *MIG) requests(g *gpu.Geometry, mix []float64, mean float64, rng *rand.Rand) []request {
+	slots := float64(g.Slots * x.GPUs)
+	rate := x.Load * slots / mean // in lifetimes
+	out := make([]request, x.Requests)
+	took, held := 0.0, 0.0
+	for i := range out {
+		out[i] = request{rng.ExpFloat64() / rate, rng.ExpFloat64(), draw(mix, rng.Float64())}
+		took += out[i].gap
+		held += out[i].life * float64(g.Profiles[out[i].profile].Slots)
+	}
+	for i := range out {
+		out[i].life *= x.Load * slots * took / held
+	}
+	return out
 }
 
 // draw is the profile that a number from 0 to 1 stands for.
@@ -263,23 +289,18 @@ func (c *cards) Place(profile int) (card, start int) {
 	card, start = -1, -1
 	best, fits := 0.0, 0
 	for i, u := range c.used {
-		at := 0
 		for _, s := range cut.Profile.Starts {
 			if !cut.FreeAt(u, s) {
 				continue
 			}
 			cost := 0.0
 			switch c.policy {
-			case "first-fit":
 			case "best-fit":
 				cost = float64(c.geometry.Free(u))
 			case "frag-gradient":
 				cost = c.fragments[uint8(cut.Take(u, s).Mask)] - c.fragments[uint8(u.Mask)] + 1e-6*float64(c.geometry.Free(u))
-			case "random": // any card, and there any start
-				if at == 0 {
-					fits++
-				}
-				if at++; (at > 1 || c.rng.Intn(fits) == 0) && (at == 1 || card == i && c.rng.Intn(at) == 0) {
+			case "random": // each start of each card as likely as the others
+				if fits++; c.rng.Intn(fits) == 0 {
 					card, start = i, s
 				}
 				continue
