@@ -26,7 +26,7 @@ var (
 		{"QEMU there", `compgen -G '/var/lib/tenon-agent/libvirt/lib/qemu/domain-*/monitor.sock' >/dev/null`},
 	}
 	whileEnding = []moment{
-		{"release begun", `[[ $(</var/lib/tenon-agent/board/ledger.json) == *releasing* ]]`},
+		{"release begun", `[[ $(</var/lib/tenon-agent/board/board.json) == *releasing* ]]`},
 		{"one card back", `[ ! -e /sys/bus/pci/drivers/vfio-pci/$A ]`},
 		{"both cards back", `[ ! -e /sys/bus/pci/drivers/vfio-pci/$A ] && [ ! -e /sys/bus/pci/drivers/vfio-pci/$B ]`},
 	}
@@ -35,7 +35,7 @@ var (
 		{"QEMU there", `compgen -G '/var/lib/tenon-agent/libvirt/lib/qemu/domain-*/monitor.sock' >/dev/null`},
 	}
 	whileEndingVGPU = []moment{
-		{"release begun", `[[ $(</var/lib/tenon-agent/board/ledger.json) == *releasing* ]]`},
+		{"release begun", `[[ $(</var/lib/tenon-agent/board/board.json) == *releasing* ]]`},
 		{"mediated device gone", `! compgen -G '/sys/bus/mdev/devices/*' >/dev/null`},
 	}
 )

@@ -14,7 +14,7 @@ const (
 const (
 	portFirst  = "first"  // an edu alone, on NUMA node 0
 	portSecond = "second" // the same, on node 1
-	portNoWay  = "noway"  // a card with a companion that has a driver: no way to reset it
+	portNoWay  = "noway"  // a card on the root bus with a companion that has a driver: no way to reset it
 	portShared = "shared" // an edu that shares its group with a network card
 )
 
@@ -26,7 +26,6 @@ func topology(without []string) []string {
 		"-device", "pxb-pcie,id=numa1,bus_nr=0x80,numa_node=1,bus=pcie.0,addr=0x11",
 		"-device", "pcie-root-port,id=first,bus=numa0,chassis=1,slot=1,addr=0x0",
 		"-device", "pcie-root-port,id=second,bus=numa1,chassis=2,slot=1,addr=0x0",
-		"-device", "pcie-root-port,id=noway,bus=pcie.0,chassis=3,slot=1,addr=0x12",
 		"-device", "pcie-root-port,id=shared,bus=pcie.0,chassis=4,slot=1,addr=0x13",
 	}
 	for _, d := range []struct {
@@ -35,7 +34,7 @@ func topology(without []string) []string {
 	}{
 		{portFirst, []string{"edu,bus=first,addr=0x0"}},
 		{portSecond, []string{"edu,bus=second,addr=0x0"}},
-		{portNoWay, []string{"pci-testdev,bus=noway,addr=0x0,multifunction=on", "intel-hda,id=hda,bus=noway,addr=0x0.0x1"}},
+		{portNoWay, []string{"pci-testdev,bus=pcie.0,addr=0x12,multifunction=on", "intel-hda,id=hda,bus=pcie.0,addr=0x12.0x1"}},
 		{portShared, []string{"edu,bus=shared,addr=0x0,multifunction=on", "e1000,bus=shared,addr=0x0.0x1,romfile="}},
 	} {
 		if left(without, d.port) {
