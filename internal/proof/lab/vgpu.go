@@ -12,7 +12,7 @@ import (
 )
 
 // vgpuType is the one that the lab divides its parent by: two ports each.
-const vgpuType = "mtty-2"
+const vgpuType, otherType = "Dual port serial", "Single port serial"
 
 // softBus begins the addresses of cards that are no PCI functions.
 const softBus = "ffff:"
@@ -44,7 +44,7 @@ func (l *lab) divide(ctx context.Context, typ string) (g api.GPU, err error) {
 		if g, err = l.mtty(ctx); err != nil {
 			return err
 		}
-		i := slices.IndexFunc(g.VGPUTypes, func(t api.VGPUType) bool { return t.ID == typ })
+		i := slices.IndexFunc(g.VGPUTypes, func(t api.VGPUType) bool { return t.Name == typ })
 		if g.Changing || g.Mode != "vgpu" || g.State != "ready" || i < 0 || g.Geometry != fmt.Sprintf("vgpu%d", g.VGPUTypes[i].Available) {
 			return fmt.Errorf("it is %s, mode %s, geometry %s, changing: %v %s", g.State, g.Mode, g.Geometry, g.Changing, g.WishReason)
 		}
@@ -115,7 +115,7 @@ func (l *lab) vgpus(ctx context.Context) error {
 		if err != nil {
 			return "", err
 		}
-		other := "mtty-1"
+		other := otherType
 		_, err = l.cloud.Client.GPUUpdate(ctx, g.ID, api.GPUUpdate{Mode: "vgpu", VGPUType: &other}, false)
 		if p, ok := err.(*api.Problem); !ok || p.Code != "gpu_in_use" { //nolint:errorlint // the client gives it as it is
 			return "", fmt.Errorf("it is answered %v", err)
