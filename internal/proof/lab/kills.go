@@ -83,11 +83,11 @@ kill -9 "$pid"`, k.l.addresses[portFirst], k.l.addresses[portSecond], m.when)
 // starts, while it runs and while it ends.
 func (k *killer) cycle(ctx context.Context, random *rand.Rand, n int) error {
 	name, flavor := fmt.Sprintf("lab-kill-%d", n), flavorTwo
-	starting, ending := whileStarting, whileEnding
+	starting, ending, turn := whileStarting, whileEnding, n
 	if n%3 == 2 {
-		flavor, starting, ending = flavorVGPU, whileStartingVGPU, whileEndingVGPU
+		flavor, starting, ending, turn = flavorVGPU, whileStartingVGPU, whileEndingVGPU, n/3
 	}
-	k.arm(ctx, at(starting, random, n))
+	k.arm(ctx, at(starting, random, turn))
 	if err := k.l.create(ctx, name, flavor); err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (k *killer) cycle(ctx context.Context, random *rand.Rand, n int) error {
 	if a, b := before.qemus[i.ID], after.qemus[i.ID]; a == "" || a != b {
 		return fmt.Errorf("the machine's process was %q and is %q: a kill of the agent ended it", a, b)
 	}
-	k.arm(ctx, at(ending, random, n))
+	k.arm(ctx, at(ending, random, turn))
 	if err := k.l.remove(ctx, name); err != nil {
 		return errors.Join(err, <-k.fired)
 	}
