@@ -135,6 +135,14 @@ type VGPUType struct {
 	MemoryMiB int64  `json:"memory_mib,omitempty"`
 }
 
+// Partition is a set of cards behind NVSwitches that one VM can get, as the node's
+// Fabric Manager lists it.
+type Partition struct {
+	ID      int      `json:"id"`
+	GPUs    []string `json:"gpus"`    // PCI addresses, sorted
+	Foreign bool     `json:"foreign"` // active, and not the platform's doing: its cards are in no other's reach
+}
+
 // Excluded is a PCI function that looks like a GPU and is not offered.
 type Excluded struct {
 	PCIAddress string

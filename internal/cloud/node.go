@@ -41,6 +41,7 @@ type Node struct {
 	Counted       bool              `db:"-"` // Stays is known
 	GPUs          []GPU             `db:"-"`
 	Excluded      []Excluded        `db:"-"` // functions that look like GPUs and are not offered
+	Partitions    []Partition       `db:"-"` // of its NVSwitches
 }
 
 // Orphan is what a node runs or keeps and nobody assigned.

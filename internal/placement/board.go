@@ -26,6 +26,7 @@ type node struct {
 	slack    int    // free slots of all ready cards: what work without a GPU would waste
 	version  uint32 // grows when anything above changes
 	topology *topology
+	fabric   *fabric // nil: its cards are parted by no switches
 }
 
 // cardMake is what a request must match: one integer on the board.
@@ -62,6 +63,7 @@ func newBoard(s Snapshot) *board {
 			n.gpus[j] = card{src: g, make: b.intern(g.Model, g.Mode), geo: geo, used: g.Used, org: g.Org, ready: g.State == cloud.GPUReady && !g.Changing}
 		}
 		slices.SortFunc(n.gpus, func(x, y card) int { return bytes.Compare(x.src.ID[:], y.src.ID[:]) })
+		n.fabric = newFabric(n.gpus, src.Partitions)
 		n.measure()
 		b.pools[src.Pool] = append(b.pools[src.Pool], i)
 		if src.Pool != "" && !src.Simulated {

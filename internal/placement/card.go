@@ -81,7 +81,7 @@ func (w *want) alone(c *card) bool {
 func (n *node) bundle(w *want, picks []pick) []pick {
 	free := func(i int) bool {
 		c := &n.gpus[i]
-		return c.ready && c.used.Mask == 0 && w.suits(c)
+		return c.ready && c.used.Mask == 0 && w.suits(c) && !n.parted(w, i)
 	}
 	for i := range n.gpus {
 		c := &n.gpus[i]

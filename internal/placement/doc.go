@@ -9,7 +9,8 @@
 // order in which they were queued; each goes to the node where it leaves least
 // behind: a slice to the fullest card that takes it, at the start that breaks
 // the fewest larger ones; whole cards to NVLink neighbours on one NUMA node,
-// without breaking a fresh pair; work without a GPU away from free GPUs.
+// without breaking a fresh pair; those of a VM on a board with NVSwitches are exactly
+// one partition, that which breaks the fewest larger free ones; work without a GPU away from free GPUs.
 //
 // Imports: the standard library, internal/cloud and internal/gpu.
 package placement

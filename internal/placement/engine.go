@@ -72,7 +72,7 @@ func (e *engine) decide(r *Request) Decision {
 	var refusal Refusal
 	switch known, ok := row.refused[members]; {
 	case e.policy.Discipline == Strict && e.blocked[r.Pool] > 0 && !e.neverFits(row, members):
-		refusal = Refusal{Reasons: []Reason{{Behind, e.blocked[r.Pool]}}}
+		refusal = Refusal{Reasons: []Reason{{Code: Behind, Count: e.blocked[r.Pool]}}}
 	case ok:
 		refusal = *known
 	default:

@@ -214,7 +214,7 @@ func TestMembersAllOrNone(t *testing.T) {
 	three := slice(0, "4g")
 	three.Count = 3
 	d := decide(t, nodes, three, pair, slice(3, "3g"))
-	if d[0].Refusal == nil || !d[0].Refusal.NeverFits || d[0].Refusal.Reasons[0] != (Reason{NodeMembers, 2}) {
+	if d[0].Refusal == nil || !d[0].Refusal.NeverFits || d[0].Refusal.Reasons[0] != (Reason{Code: NodeMembers, Count: 2}) {
 		t.Errorf("three 4g never fit two cards: %+v", d[0])
 	}
 	if d[1].Refusal != nil {
@@ -253,8 +253,8 @@ func TestReasonsAreCounted(t *testing.T) {
 	starved.FreeVCPU, starved.FreeMemoryMiB = 0, 0
 	d := one(t, []Node{late, drained, host, mixed, starved}, slice(1, "4g"))
 	want := []Reason{
-		{NodeNotReady, 1}, {NodeDrained, 1}, {NodeNoGPU, 1}, {NodeVCPU, 1}, {NodeMemory, 1},
-		{GPUModel, 1}, {GPUMode, 1}, {GPUNotReady, 1}, {GPUBusy, 1}, {Fragmented, 1},
+		{Code: NodeNotReady, Count: 1}, {Code: NodeDrained, Count: 1}, {Code: NodeNoGPU, Count: 1}, {Code: NodeVCPU, Count: 1}, {Code: NodeMemory, Count: 1},
+		{Code: GPUModel, Count: 1}, {Code: GPUMode, Count: 1}, {Code: GPUNotReady, Count: 1}, {Code: GPUBusy, Count: 1}, {Code: Fragmented, Count: 1},
 	}
 	if diff := cmp.Diff(want, d.Refusal.Reasons); diff != "" {
 		t.Error(diff)

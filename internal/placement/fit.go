@@ -102,9 +102,14 @@ func (n *node) fitSlices(w *want, picks []pick) (uint64, []pick, bool) {
 // fitWhole takes free cards, by topology.
 func (n *node) fitWhole(w *want, picks []pick) (uint64, []pick, bool) {
 	count := w.shape.GPUCount
+	if n.fabric != nil {
+		if hi, picks, ok := n.fitPartition(w, picks); ok {
+			return hi, picks, true
+		}
+	}
 	var free []int
 	for i := range n.gpus {
-		if c := &n.gpus[i]; c.ready && c.used.Mask == 0 && w.suits(c) && !w.bundled(c) {
+		if c := &n.gpus[i]; c.ready && c.used.Mask == 0 && w.suits(c) && !w.bundled(c) && !n.parted(w, i) {
 			free = append(free, i)
 		}
 	}

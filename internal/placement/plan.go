@@ -65,7 +65,7 @@ func (r Refusal) Cause() Cause {
 		return CauseNeverFits
 	case r.has(Behind):
 		return CauseBehind
-	case r.has(Fragmented):
+	case r.has(Fragmented), r.has(NodePartition):
 		return CauseFragmented
 	case slices.ContainsFunc(r.Reasons, func(x Reason) bool { return !x.Code.unavailable() }):
 		return CauseNoCapacity
@@ -100,6 +100,8 @@ const (
 	VolumeElsewhere Code = "volume_elsewhere"
 	NodeNoGPU       Code = "node_no_gpu"
 	NodeFewGPUs     Code = "node_few_gpus"
+	NodePartSize    Code = "node_partition_size"
+	NodePartition   Code = "node_partition"
 	NodeVCPU        Code = "node_vcpu"
 	NodeMemory      Code = "node_memory"
 	NodeMembers     Code = "node_members"
@@ -138,6 +140,8 @@ var codes = []struct {
 	{KindUnsupported, "node", "can't run instances of this kind now"},
 	{NodeNoGPU, "node", "no GPU"},
 	{NodeFewGPUs, "node", "some fitting GPUs, but fewer than asked"},
+	{NodePartSize, "node", "NVSwitch partitions have"},
+	{NodePartition, "node", "enough GPUs free, but no NVSwitch partition of as many"},
 	{NodeVCPU, "node", "not enough vCPU free"},
 	{NodeMemory, "node", "not enough memory free"},
 	{NodeMembers, "node", "room for some members, but not for all"},
@@ -182,6 +186,7 @@ func (c Code) unavailable() bool {
 type Reason struct {
 	Code  Code
 	Count int
+	Sizes string // of NodePartSize: those that there are
 }
 
 // String is the reason for a person.
@@ -194,6 +199,10 @@ func (r Reason) String() string {
 	switch {
 	case c.unit == "":
 		return c.text
+	case r.Code == NodePartSize && r.Count == 1:
+		return fmt.Sprintf("1 node: this board's %s %s", c.text, r.Sizes)
+	case r.Code == NodePartSize:
+		return fmt.Sprintf("%d nodes: these boards' %s %s", r.Count, c.text, r.Sizes)
 	case r.Count == 1:
 		return fmt.Sprintf("1 %s: %s", c.unit, c.text)
 	}
@@ -206,7 +215,7 @@ type tally map[Code]int
 func (t tally) reasons() []Reason {
 	out := make([]Reason, 0, len(t))
 	for c, n := range t {
-		out = append(out, Reason{c, n})
+		out = append(out, Reason{Code: c, Count: n})
 	}
 	slices.SortFunc(out, func(a, b Reason) int { return cmp.Compare(rank(a.Code), rank(b.Code)) })
 	return out

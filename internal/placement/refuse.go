@@ -5,22 +5,33 @@ import "github.com/tenon-cloud/tenon/internal/cloud"
 // refuse says why nothing was found, looking at every node of the pool.
 func (e *engine) refuse(r *row, members int) Refusal {
 	if r.want.bad != "" {
-		return Refusal{NeverFits: true, Reasons: []Reason{{r.want.bad, 1}}}
+		return Refusal{NeverFits: true, Reasons: []Reason{{Code: r.want.bad, Count: 1}}}
 	}
 	if len(r.nodes) == 0 {
-		return Refusal{Reasons: []Reason{{PoolEmpty, 1}}}
+		return Refusal{Reasons: []Reason{{Code: PoolEmpty, Count: 1}}}
 	}
 	t := tally{}
 	home := false
+	var sizes []int
 	for _, i := range r.nodes {
 		n := &e.board.nodes[i]
 		home = home || n.src.ID == r.want.home
+		before := t[NodePartSize]
 		n.explain(r.want, t)
+		if t[NodePartSize] > before {
+			sizes = append(sizes, n.fabric.sizes...)
+		}
+	}
+	reasons := t.reasons()
+	for i := range reasons {
+		if reasons[i].Code == NodePartSize {
+			reasons[i].Sizes = sizesText(sizes)
+		}
 	}
 	if !r.want.home.IsZero() && !home { // it has left the pool, or is not known now
-		return Refusal{Reasons: t.reasons()}
+		return Refusal{Reasons: reasons}
 	}
-	return Refusal{NeverFits: e.neverFits(r, members), Reasons: t.reasons()}
+	return Refusal{NeverFits: e.neverFits(r, members), Reasons: reasons}
 }
 
 // neverFits reports that all nodes of the pool, were they empty and ready, could
@@ -56,12 +67,18 @@ func (n *node) explain(w *want, t tally) {
 	case w.shape.GPUCount > 0 && len(n.gpus) == 0:
 		t[NodeNoGPU]++
 		return
+	case n.wrongSize(w):
+		t[NodePartSize]++
+		return
 	}
 	if w.shape.GPUCount > 0 {
 		why := tally{}
 		fitting := 0
 		for i := range n.gpus {
 			code, devices := n.gpus[i].explain(w)
+			if devices > 0 && n.parted(w, i) && n.fabric.apart&(1<<i) != 0 {
+				code, devices = GPUBusy, 0 // others have it joined
+			}
 			fitting += devices
 			if devices == 0 {
 				why[code]++
@@ -74,6 +91,10 @@ func (n *node) explain(w *want, t tally) {
 			for code, count := range why {
 				t[code] += count
 			}
+			return
+		}
+		if code := n.noPartition(w); code != "" {
+			t[code]++
 			return
 		}
 	}

@@ -16,7 +16,7 @@ func Room(s Snapshot, r Request) int {
 	total := 0
 	for _, i := range b.pools[r.Pool] {
 		if n := &b.nodes[i]; n.open && n.takes(w) {
-			total += n.roomFor(w, n.vcpu, n.memory, n.freeDevices)
+			total += n.roomFor(w, n.vcpu, n.memory, n.freePlaces)
 		}
 	}
 	return total
@@ -29,12 +29,11 @@ func (n *node) room(w *want) int {
 	if !w.home.IsZero() && w.home != n.src.ID {
 		return 0
 	}
-	return n.roomFor(w, n.src.VCPU, n.src.MemoryMiB, n.allDevices)
+	return n.roomFor(w, n.src.VCPU, n.src.MemoryMiB, n.allPlaces)
 }
 
-// roomFor divides what there is by what one member takes. Devices of one shape
-// don't get in each other's way, so that counting them is exact.
-func (n *node) roomFor(w *want, vcpu int, memory int64, devices func(*want) int) int {
+// roomFor divides what there is by what one member takes.
+func (n *node) roomFor(w *want, vcpu int, memory int64, places func(*want) int) int {
 	const plenty = 1 << 20 // of a shape that asks for nothing
 	out := plenty
 	if w.shape.VCPU > 0 {
@@ -44,27 +43,36 @@ func (n *node) roomFor(w *want, vcpu int, memory int64, devices func(*want) int)
 		out = min(out, int(max(memory, 0)/w.shape.MemoryMiB))
 	}
 	if w.shape.GPUCount > 0 {
-		out = min(out, devices(w)/w.shape.GPUCount)
+		out = min(out, places(w))
 	}
 	return out
 }
 
-func (n *node) freeDevices(w *want) int {
-	out := 0
-	for i := range n.gpus {
-		_, devices := n.gpus[i].explain(w)
-		out += devices
-	}
-	return out
-}
+// freePlaces is for how many members there are free devices. Those of one shape
+// don't get in each other's way, so that counting them is exact; what is only had
+// by partitions is counted by those.
+func (n *node) freePlaces(w *want) int { return n.places(w, true) }
 
-func (n *node) allDevices(w *want) int {
-	out := 0
+// allPlaces is that with nothing on the node and all of it well.
+func (n *node) allPlaces(w *want) int { return n.places(w, false) }
+
+func (n *node) places(w *want, now bool) int {
+	out, parted := 0, false
 	for i := range n.gpus {
+		if n.parted(w, i) {
+			parted = true
+			continue
+		}
 		c := n.gpus[i]
-		c.ready, c.used, c.org = true, gpu.Used{}, cloud.OrgID{}
+		if !now {
+			c.ready, c.used, c.org = true, gpu.Used{}, cloud.OrgID{}
+		}
 		_, devices := c.explain(w)
 		out += devices
+	}
+	out /= w.shape.GPUCount
+	if parted {
+		out += n.partitions(w, now)
 	}
 	return out
 }

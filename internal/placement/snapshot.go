@@ -23,6 +23,9 @@ type Node struct {
 	FreeVCPU      int
 	FreeMemoryMiB int64
 	GPUs          []GPU
+	// Partitions of the NVSwitches that its cards hang on; a VM gets the cards of
+	// exactly one. Cards that are in none hang on no switch.
+	Partitions []cloud.Partition
 }
 
 // GPU is one card.
@@ -54,7 +57,7 @@ func FromNode(n cloud.Node) Node {
 		ID: n.ID, Pool: n.PoolName, State: n.State, Drained: n.Drained, Simulated: n.Simulated, Kinds: n.Kinds,
 		VCPU: vcpu, MemoryMiB: n.MemoryMiB,
 		FreeVCPU: vcpu - n.UsedVCPU, FreeMemoryMiB: n.MemoryMiB - n.UsedMemoryMiB,
-		GPUs: make([]GPU, len(n.GPUs)),
+		GPUs: make([]GPU, len(n.GPUs)), Partitions: n.Partitions,
 	}
 	for i, g := range n.GPUs {
 		out.GPUs[i] = GPU{
