@@ -113,6 +113,9 @@ func (a *Agent) tellCards(r *nodewire.Report, held *state, shown []byte) {
 	if w, ok := a.cfg.Board.(device.Watcher); ok {
 		r.Incidents, r.Excluded = w.Incidents(), w.Excluded()
 	}
+	if p, ok := a.cfg.Board.(device.Parted); ok {
+		r.Partitions = p.Partitions()
+	}
 	if held.Assignment == nil || len(held.Assignment.Cards) == 0 {
 		return
 	}

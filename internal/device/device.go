@@ -141,6 +141,12 @@ type Keeper interface {
 	Wish(ctx context.Context, cards []nodewire.Card) error
 }
 
+// Parted is a Board whose cards hang on NVSwitches: which sets of them one VM can
+// get, as of the last inventory.
+type Parted interface {
+	Partitions() []nodewire.Partition
+}
+
 // Watcher is a Board that tells of faults, and of what it does not offer.
 type Watcher interface {
 	Incidents() []nodewire.Incident

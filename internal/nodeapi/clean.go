@@ -21,6 +21,7 @@ const (
 	maxSlots     = 32
 	maxTypes     = 128 // vGPU types of a card
 	maxOrphans   = 256
+	maxPartition = 128 // of NVSwitches; a board of eight has 15
 	maxDrivers   = 16
 	maxVCPU      = 4096
 	maxMemoryMiB = 64 << 20 // 64 TiB
@@ -111,6 +112,7 @@ func clean(r *nodewire.Report) (dropped []string) {
 		x := &r.Excluded[i]
 		x.PCIAddress, x.Vendor, x.Device, x.Reason = text(x.PCIAddress, 20), text(x.Vendor, 10), text(x.Device, 10), text(x.Reason, maxText)
 	}
+	r.Partitions = partitions(r.Partitions)
 	for i := range r.Incidents {
 		x := &r.Incidents[i]
 		x.ID, x.Kind, x.Message, x.InstanceID, x.AgeSeconds = text(x.ID, 100), text(x.Kind, 60), text(x.Message, maxText), text(x.InstanceID, 64), seconds(x.AgeSeconds)
@@ -139,6 +141,27 @@ func addresses(g *nodewire.GPU) {
 		}
 	}
 	g.NVLink = linked
+}
+
+// partitions are those that make sense, each once, their cards' addresses as they
+// are compared.
+func partitions(list []nodewire.Partition) (out []nodewire.Partition) {
+	seen := map[int]bool{}
+	for _, p := range list[:min(len(list), maxPartition)] {
+		cards := make([]string, 0, len(p.GPUs))
+		for _, s := range p.GPUs[:min(len(p.GPUs), maxGPUs)] {
+			if a, err := cloud.ParsePCIAddress(s); err == nil && !slices.Contains(cards, a.String()) {
+				cards = append(cards, a.String())
+			}
+		}
+		if p.ID < 0 || p.ID > math.MaxInt32 || seen[p.ID] || len(cards) == 0 || len(cards) != len(p.GPUs) {
+			continue // a part of a partition is none
+		}
+		seen[p.ID] = true
+		slices.Sort(cards)
+		out = append(out, nodewire.Partition{ID: p.ID, GPUs: cards, Foreign: p.Foreign})
+	}
+	return out
 }
 
 func goodGPU(g nodewire.GPU) bool {

@@ -22,7 +22,8 @@ func TestCleanKeepsWhatIsRight(t *testing.T) {
 		Instances: []nodewire.InstanceReport{{ID: "inst_1", Epoch: 1, State: nodewire.GuestStopped, Reason: nodewire.ReasonExited, Progress: &percent,
 			ExitCode: &code, LastLines: "a\nb\n", Address: "10.0.0.2", RanForSeconds: 2.5, Activity: &nodewire.Activity{Kernels: 3, BusyKernels: 1, QuietSeconds: 4, Sessions: 2, GPUPercent: &use, HasGPU: true}}},
 		Drivers: map[string]string{"containerd": "2.1"}, Kinds: []string{"container", "notebook"}, Labels: map[string]string{"rack": "a1"}, Watchdog: true,
-		Volumes: []nodewire.VolumeReport{{ID: "vol_1", State: nodewire.VolumePresent, UsedMiB: 12, Message: "m"}},
+		Volumes:    []nodewire.VolumeReport{{ID: "vol_1", State: nodewire.VolumePresent, UsedMiB: 12, Message: "m"}},
+		Partitions: []nodewire.Partition{{ID: 3, GPUs: []string{"0000:01:00.0", "0000:02:00.0"}, Foreign: true}},
 	}
 	before, _ := json.Marshal(r)
 	if dropped := clean(&r); len(dropped) > 0 {
@@ -30,6 +31,20 @@ func TestCleanKeepsWhatIsRight(t *testing.T) {
 	}
 	if after, _ := json.Marshal(r); string(after) != string(before) {
 		t.Errorf("changed\n%s\n%s", before, after)
+	}
+}
+
+// A part of a partition is none: a VM would get it as if it were one.
+func TestCleanKeepsOnlyWholePartitions(t *testing.T) {
+	t.Parallel()
+	one := []string{"0000:01:00.0"}
+	r := nodewire.Report{VCPU: 1, MemoryMiB: 1, Partitions: []nodewire.Partition{
+		{ID: 1, GPUs: []string{"0000:02:00.0", "00000000:01:00.0"}}, {ID: 1, GPUs: one}, {ID: -1, GPUs: one}, {ID: 2}, {ID: 3, GPUs: []string{"0000:01:00.0", "over there"}},
+		{ID: 4, GPUs: []string{"0000:01:00.0", "00000000:01:00.0"}}, {ID: math.MaxInt, GPUs: one},
+	}}
+	clean(&r)
+	if got, _ := json.Marshal(r.Partitions); string(got) != `[{"id":1,"gpus":["0000:01:00.0","0000:02:00.0"]}]` {
+		t.Errorf("%s", got)
 	}
 }
 

@@ -92,6 +92,14 @@ type Slice struct {
 	MemoryMiB int64  `json:"memory_mib,omitempty"`
 }
 
+// Partition is a set of cards behind NVSwitches that can be given to one VM, as
+// Fabric Manager lists it.
+type Partition struct {
+	ID      int      `json:"id"`
+	GPUs    []string `json:"gpus"`              // PCI addresses, sorted
+	Foreign bool     `json:"foreign,omitempty"` // active, and not by this agent
+}
+
 // Excluded is a PCI function that looks like a GPU and is not offered.
 type Excluded struct {
 	PCIAddress string `json:"pci_address"`

@@ -214,9 +214,12 @@ type Report struct {
 	Kinds     []string          `json:"kinds"`   // of instances that usable drivers can run
 	Volumes   []VolumeReport    `json:"volumes,omitempty"`
 	Excluded  []Excluded        `json:"excluded,omitempty"`
-	Incidents []Incident        `json:"incidents,omitempty"` // of late; each is repeated until it is old
-	Labels    map[string]string `json:"labels,omitempty"`    // rack, zone
-	Watchdog  bool              `json:"watchdog"`            // a process apart ends guests when contact is lost, even if the agent can't
+	// Partitions of its NVSwitches; a VM gets the cards of exactly one. Cards that
+	// are in none hang on no switch.
+	Partitions []Partition       `json:"partitions,omitempty"`
+	Incidents  []Incident        `json:"incidents,omitempty"` // of late; each is repeated until it is old
+	Labels     map[string]string `json:"labels,omitempty"`    // rack, zone
+	Watchdog   bool              `json:"watchdog"`            // a process apart ends guests when contact is lost, even if the agent can't
 }
 
 // InstanceReport is what became of one instance. Its durations are monotonic;

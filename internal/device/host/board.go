@@ -61,6 +61,7 @@ type Board struct {
 	locks    map[string]chan struct{}
 	last     []nodewire.GPU
 	excluded []nodewire.Excluded
+	parts    []nodewire.Partition
 	wishes   map[string]string // by card: why it is not as wished
 	health   *Health
 }

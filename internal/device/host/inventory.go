@@ -304,6 +304,7 @@ func (b *Board) Inventory(ctx context.Context) (device.Inventory, error) {
 	}
 	list, excluded := b.offered(s)
 	list = append(list, b.absent(s)...)
+	b.readPartitions(ctx, list)
 	sortGPUs(list)
 	for i := range list {
 		list[i].Index = i

@@ -44,6 +44,7 @@ type Config struct {
 type Board struct {
 	cfg   Config
 	cards []card
+	parts []nodewire.Partition // of its NVSwitches
 
 	mu        sync.Mutex
 	state     state
@@ -113,6 +114,9 @@ func Open(cfg Config) (*Board, error) {
 		if i < 0 || i >= len(b.cards) {
 			return nil, fmt.Errorf("open simulated board: a mode is set for card %d, but there are %d cards", i, len(b.cards))
 		}
+	}
+	if b.parts, err = data.partitions(); err != nil {
+		return nil, err
 	}
 	b.keepHeldModes()
 	for i := range b.cards {

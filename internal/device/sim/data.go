@@ -20,6 +20,7 @@ type boardFile struct {
 	VCPU        int        `json:"vcpu"`       // of such a server
 	MemoryMiB   int64      `json:"memory_mib"` // of such a server, less what it keeps for itself
 	NVSwitch    bool       `json:"nvswitch"`   // every card is joined to every other
+	Fabric      string     `json:"fabric"`     // key of fabrics; empty: its cards go to VMs as they come
 	GPUs        []cardFile `json:"gpus"`
 }
 
@@ -32,6 +33,7 @@ type cardFile struct {
 	NVLink     []int   `json:"nvlink"` // indexes of the cards joined to it
 	IdleWatts  float64 `json:"idle_watts"`
 	MaxWatts   float64 `json:"max_watts"`
+	Module     int     `json:"module"` // place on the baseboard, by which a fabric names it
 }
 
 // Names lists the boards of a file system, or the built-in ones for nil.
@@ -62,6 +64,9 @@ func loadBoard(boards fs.FS, name string) (boardFile, error) {
 	dec := json.NewDecoder(strings.NewReader(string(raw)))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&b); err != nil {
+		return b, fmt.Errorf("load simulated board %q: %w", name, err)
+	}
+	if _, err := b.partitions(); err != nil {
 		return b, fmt.Errorf("load simulated board %q: %w", name, err)
 	}
 	for i, c := range b.GPUs {

@@ -43,6 +43,11 @@ func (b *Board) Prepare(_ context.Context, want device.Request) ([]device.Grant,
 		if err := b.check(devices); err != nil {
 			return nil, fmt.Errorf("prepare devices of %s: %w", instanceID, err)
 		}
+		if want.Kind == "vm" {
+			if err := b.together(devices); err != nil {
+				return nil, fmt.Errorf("prepare devices of %s: %w", instanceID, err)
+			}
+		}
 		h = hold{Epoch: epoch, Devices: slices.Clone(devices)}
 		for _, d := range devices {
 			minor, err := b.minor(d, h.Minors)
