@@ -29,15 +29,23 @@ type Node struct {
 	CreatedAt     time.Time  `json:"created_at"`
 	GPUs          []GPU      `json:"gpus"`
 
-	Labels   map[string]string `json:"labels,omitempty" doc:"Its rack and zone, as it says"`
-	Kinds    []string          `json:"kinds" doc:"Of instances that it can run"`
-	Drivers  map[string]string `json:"drivers,omitempty" doc:"What runs its guests: version and mode (VMs: KVM or emulated, and why), or why it can't be used"`
-	Watchdog bool              `json:"watchdog" doc:"It ends by itself what may restart elsewhere, once it has lost contact"`
-	FencedAt *time.Time        `json:"fenced_at,omitempty" doc:"Since when what may restart elsewhere is known not to run on it"`
-	FencedBy string            `json:"fenced_by,omitempty" enum:"operator,watchdog" doc:"Who made sure: a person, or its own time-out"`
-	Orphans  []Orphan          `json:"orphans" doc:"What it has and nobody assigned"`
-	Excluded []ExcludedDevice  `json:"excluded" doc:"Functions that look like GPUs and are not offered"`
-	Stays    *NodeStayCounts   `json:"stays,omitempty" doc:"How much a drain leaves on it; where one node is shown"`
+	Labels     map[string]string `json:"labels,omitempty" doc:"Its rack and zone, as it says"`
+	Kinds      []string          `json:"kinds" doc:"Of instances that it can run"`
+	Drivers    map[string]string `json:"drivers,omitempty" doc:"What runs its guests: version and mode (VMs: KVM or emulated, and why), or why it can't be used"`
+	Watchdog   bool              `json:"watchdog" doc:"It ends by itself what may restart elsewhere, once it has lost contact"`
+	FencedAt   *time.Time        `json:"fenced_at,omitempty" doc:"Since when what may restart elsewhere is known not to run on it"`
+	FencedBy   string            `json:"fenced_by,omitempty" enum:"operator,watchdog" doc:"Who made sure: a person, or its own time-out"`
+	Orphans    []Orphan          `json:"orphans" doc:"What it has and nobody assigned"`
+	Excluded   []ExcludedDevice  `json:"excluded" doc:"Functions that look like GPUs and are not offered"`
+	Partitions []Partition       `json:"partitions" doc:"Of its NVSwitches, as Fabric Manager lists them: a VM gets the cards of exactly one"`
+	Stays      *NodeStayCounts   `json:"stays,omitempty" doc:"How much a drain leaves on it; where one node is shown"`
+}
+
+// Partition is a set of cards behind NVSwitches that one VM can get.
+type Partition struct {
+	ID      int      `json:"id" doc:"Fabric Manager's"`
+	GPUs    []string `json:"gpus" doc:"PCI addresses"`
+	Foreign bool     `json:"foreign" doc:"Active, and not the platform's doing: no VM gets its cards"`
 }
 
 // NodeStayCounts are how many of each reason stay on a node.

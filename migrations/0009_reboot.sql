@@ -143,3 +143,33 @@ BEGIN
     GRANT EXECUTE ON FUNCTION gpu_forget(uuid) TO tenon_api;
 END $$;
 -- +goose StatementEnd
+
+-- Which sets of its cards a node's Fabric Manager can join for one VM: behind
+-- NVSwitches a VM gets exactly one, so that placement has to know them.
+CREATE TABLE gpu_partition (
+    node_id  uuid NOT NULL REFERENCES node ON DELETE CASCADE,
+    id       int NOT NULL CHECK (id >= 0),  -- Fabric Manager's
+    gpus     text[] NOT NULL CHECK (cardinality(gpus) BETWEEN 1 AND 64), -- PCI addresses, sorted
+    not_ours boolean NOT NULL DEFAULT false, -- active, and not the platform's doing
+    PRIMARY KEY (node_id, id)
+);
+ALTER TABLE gpu_partition ENABLE ROW LEVEL SECURITY;
+CREATE POLICY system ON gpu_partition TO tenon_system USING (true) WITH CHECK (true);
+CREATE POLICY operator ON gpu_partition FOR SELECT TO tenon_api USING ((SELECT is_operator()));
+CREATE POLICY own ON gpu_partition TO tenon_node USING (node_id = (SELECT current_node())) WITH CHECK (node_id = (SELECT current_node()));
+GRANT SELECT, INSERT, UPDATE, DELETE ON gpu_partition TO tenon_system;
+GRANT SELECT ON gpu_partition TO tenon_api;
+GRANT SELECT, INSERT, DELETE ON gpu_partition TO tenon_node;
+GRANT UPDATE (gpus, not_ours) ON gpu_partition TO tenon_node;
+-- For dry runs and offers, as fleet_cards(): amounts and places, no tenants.
+-- +goose StatementBegin
+CREATE FUNCTION fleet_partitions() RETURNS TABLE (node_id uuid, id int, gpus text[], not_ours boolean)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public AS $$
+    SELECT p.node_id, p.id, p.gpus, p.not_ours FROM gpu_partition p
+$$;
+DO $$
+BEGIN
+    REVOKE ALL ON FUNCTION fleet_partitions() FROM PUBLIC;
+    GRANT EXECUTE ON FUNCTION fleet_partitions() TO tenon_api, tenon_system;
+END $$;
+-- +goose StatementEnd

@@ -130,6 +130,13 @@ CREATE FUNCTION public.fleet_kinds() RETURNS TABLE(node_id uuid, kinds text[])
     SET search_path TO 'public'
     AS $$ SELECT id, kinds FROM node $$;
 
+CREATE FUNCTION public.fleet_partitions() RETURNS TABLE(node_id uuid, id integer, gpus text[], not_ours boolean)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'public'
+    AS $$
+    SELECT p.node_id, p.id, p.gpus, p.not_ours FROM gpu_partition p
+$$;
+
 CREATE FUNCTION public.gpu_figures() RETURNS TABLE(model text, profile text, memory_mib bigint, sms integer)
     LANGUAGE sql STABLE SECURITY DEFINER
     SET search_path TO 'public'
@@ -609,6 +616,15 @@ CREATE TABLE public.gpu_incident (
     CONSTRAINT gpu_incident_kind_check CHECK ((kind ~ '^[a-z][a-z0-9_]{0,59}$'::text))
 );
 
+CREATE TABLE public.gpu_partition (
+    node_id uuid NOT NULL,
+    id integer NOT NULL,
+    gpus text[] NOT NULL,
+    not_ours boolean DEFAULT false NOT NULL,
+    CONSTRAINT gpu_partition_gpus_check CHECK (((cardinality(gpus) >= 1) AND (cardinality(gpus) <= 64))),
+    CONSTRAINT gpu_partition_id_check CHECK ((id >= 0))
+);
+
 CREATE TABLE public.gpu_stay (
     id uuid DEFAULT gen_random_uuid() NOT NULL,
     gpu_id uuid NOT NULL,
@@ -1045,6 +1061,9 @@ ALTER TABLE ONLY public.gpu_incident
 ALTER TABLE ONLY public.gpu
     ADD CONSTRAINT gpu_node_id_pci_address_key UNIQUE (node_id, pci_address);
 
+ALTER TABLE ONLY public.gpu_partition
+    ADD CONSTRAINT gpu_partition_pkey PRIMARY KEY (node_id, id);
+
 ALTER TABLE ONLY public.gpu
     ADD CONSTRAINT gpu_pkey PRIMARY KEY (id);
 
@@ -1319,6 +1338,9 @@ ALTER TABLE ONLY public.gpu_incident
 ALTER TABLE ONLY public.gpu
     ADD CONSTRAINT gpu_node_id_fkey FOREIGN KEY (node_id) REFERENCES public.node(id);
 
+ALTER TABLE ONLY public.gpu_partition
+    ADD CONSTRAINT gpu_partition_node_id_fkey FOREIGN KEY (node_id) REFERENCES public.node(id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY public.gpu_stay
     ADD CONSTRAINT gpu_stay_org_id_project_id_instance_id_fkey FOREIGN KEY (org_id, project_id, instance_id) REFERENCES public.instance(org_id, project_id, id);
 
@@ -1445,6 +1467,8 @@ ALTER TABLE public.gpu_excluded ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.gpu_incident ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE public.gpu_partition ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE public.gpu_stay ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.idempotency ENABLE ROW LEVEL SECURITY;
@@ -1476,6 +1500,8 @@ CREATE POLICY operator ON public.gpu_claim FOR SELECT TO tenon_api USING (( SELE
 CREATE POLICY operator ON public.gpu_excluded FOR SELECT TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
 
 CREATE POLICY operator ON public.gpu_incident FOR SELECT TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
+
+CREATE POLICY operator ON public.gpu_partition FOR SELECT TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
 
 CREATE POLICY operator ON public.gpu_stay FOR SELECT TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
 
@@ -1537,6 +1563,8 @@ CREATE POLICY own ON public.gpu_excluded TO tenon_node USING ((node_id = ( SELEC
 
 CREATE POLICY own ON public.gpu_incident TO tenon_node USING ((node_id = ( SELECT public.current_node() AS current_node))) WITH CHECK ((node_id = ( SELECT public.current_node() AS current_node)));
 
+CREATE POLICY own ON public.gpu_partition TO tenon_node USING ((node_id = ( SELECT public.current_node() AS current_node))) WITH CHECK ((node_id = ( SELECT public.current_node() AS current_node)));
+
 CREATE POLICY own ON public.image FOR SELECT TO tenon_node USING ((id IN ( SELECT instance.image_id
    FROM public.instance
   WHERE (instance.node_id = ( SELECT public.current_node() AS current_node)))));
@@ -1589,6 +1617,8 @@ CREATE POLICY system ON public.gpu_claim TO tenon_system USING (true) WITH CHECK
 CREATE POLICY system ON public.gpu_excluded TO tenon_system USING (true) WITH CHECK (true);
 
 CREATE POLICY system ON public.gpu_incident TO tenon_system USING (true) WITH CHECK (true);
+
+CREATE POLICY system ON public.gpu_partition TO tenon_system USING (true) WITH CHECK (true);
 
 CREATE POLICY system ON public.gpu_stay FOR SELECT TO tenon_system USING (true);
 
@@ -1747,6 +1777,10 @@ GRANT ALL ON FUNCTION public.fleet_free() TO tenon_system;
 REVOKE ALL ON FUNCTION public.fleet_kinds() FROM PUBLIC;
 GRANT ALL ON FUNCTION public.fleet_kinds() TO tenon_api;
 GRANT ALL ON FUNCTION public.fleet_kinds() TO tenon_system;
+
+REVOKE ALL ON FUNCTION public.fleet_partitions() FROM PUBLIC;
+GRANT ALL ON FUNCTION public.fleet_partitions() TO tenon_api;
+GRANT ALL ON FUNCTION public.fleet_partitions() TO tenon_system;
 
 REVOKE ALL ON FUNCTION public.gpu_figures() FROM PUBLIC;
 GRANT ALL ON FUNCTION public.gpu_figures() TO tenon_api;
@@ -1933,6 +1967,14 @@ GRANT UPDATE(reason) ON TABLE public.gpu_excluded TO tenon_node;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.gpu_incident TO tenon_system;
 GRANT SELECT ON TABLE public.gpu_incident TO tenon_api;
 GRANT SELECT,INSERT ON TABLE public.gpu_incident TO tenon_node;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.gpu_partition TO tenon_system;
+GRANT SELECT ON TABLE public.gpu_partition TO tenon_api;
+GRANT SELECT,INSERT,DELETE ON TABLE public.gpu_partition TO tenon_node;
+
+GRANT UPDATE(gpus) ON TABLE public.gpu_partition TO tenon_node;
+
+GRANT UPDATE(not_ours) ON TABLE public.gpu_partition TO tenon_node;
 
 GRANT SELECT ON TABLE public.gpu_stay TO tenon_api;
 GRANT SELECT ON TABLE public.gpu_stay TO tenon_system;

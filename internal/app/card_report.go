@@ -102,6 +102,15 @@ func excludedSaid(r nodewire.Report) (out []cloud.Excluded) {
 	return out
 }
 
+// partitionsSaid are the sets of cards behind NVSwitches that a VM can get.
+func partitionsSaid(r nodewire.Report) []cloud.Partition {
+	out := make([]cloud.Partition, len(r.Partitions))
+	for i, p := range r.Partitions {
+		out[i] = cloud.Partition(p)
+	}
+	return out
+}
+
 // cardsWanted is what the assignment says of cards.
 func cardsWanted(list []postgres.AssignedCard) (out []nodewire.Card) {
 	for _, c := range list {

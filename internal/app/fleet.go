@@ -1,6 +1,8 @@
 package app
 
 import (
+	"slices"
+
 	"github.com/tenon-cloud/tenon/internal/cloud"
 	"github.com/tenon-cloud/tenon/internal/gpu"
 	"github.com/tenon-cloud/tenon/internal/placement"
@@ -15,7 +17,7 @@ func snapshot(nodes []postgres.FleetNode, pool string) placement.Snapshot {
 			continue
 		}
 		v := placement.Node{ID: n.ID, Pool: n.PoolName, State: n.State, Drained: n.Drained, Simulated: n.Simulated,
-			VCPU: n.VCPU, MemoryMiB: n.MemoryMiB, FreeVCPU: n.FreeVCPU, FreeMemoryMiB: n.FreeMemoryMiB, Kinds: n.Kinds}
+			VCPU: n.VCPU, MemoryMiB: n.MemoryMiB, FreeVCPU: n.FreeVCPU, FreeMemoryMiB: n.FreeMemoryMiB, Kinds: n.Kinds, Partitions: n.Partitions}
 		for _, g := range n.GPUs {
 			v.GPUs = append(v.GPUs, placement.GPU{ID: g.ID, PCIAddress: g.PCIAddress, Model: g.Model, Geometry: g.Geometry,
 				Mode: g.Mode, State: g.State, Used: used(g), NUMANode: g.NUMANode, NVLink: g.NVLink,
@@ -31,6 +33,10 @@ func emptied(s placement.Snapshot) placement.Snapshot {
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		n.State, n.Drained, n.FreeVCPU, n.FreeMemoryMiB = cloud.NodeReady, false, n.VCPU, n.MemoryMiB
+		n.Partitions = slices.Clone(n.Partitions)
+		for j := range n.Partitions {
+			n.Partitions[j].Foreign = false
+		}
 		for j := range n.GPUs {
 			g := &n.GPUs[j]
 			g.State, g.Used, g.Changing, g.Org = cloud.GPUReady, gpu.Used{}, false, cloud.OrgID{}

@@ -192,8 +192,12 @@ func (a *App) NodeReport(ctx context.Context, id cloud.NodeID, r nodewire.Report
 			if err := postgres.ExcludedReported(ctx, tx, id, excludedSaid(r)); err != nil {
 				return err
 			}
+			parted, err := postgres.PartitionsReported(ctx, tx, id, partitionsSaid(r), r.ProbeOK)
+			if err != nil {
+				return err
+			}
 			added, err := postgres.IncidentsReported(ctx, tx, id, incidentsSaid(r))
-			if changed || added {
+			if changed || added || parted {
 				tx.Wake(postgres.TopicSchedule)
 				tx.Wake(postgres.TopicLifecycle)
 			}

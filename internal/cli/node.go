@@ -104,9 +104,25 @@ func (a *app) fillNode(t *table, n *api.Node) {
 	for _, x := range n.Excluded {
 		t.row("not offered", fmt.Sprintf("%s (%s:%s): %s", x.PCIAddress, x.Vendor, x.Device, x.Reason))
 	}
+	if len(n.Partitions) > 0 {
+		t.row("partitions", partitionsText(n.Partitions))
+	}
 	for _, o := range n.Orphans {
 		t.row("orphan", fmt.Sprintf("%s (%s, %s)", o.ID, o.Driver, o.What))
 	}
+}
+
+// partitionsText counts a board's partitions by size: "1 of 8 GPUs, 2 of 4".
+func partitionsText(list []api.Partition) string {
+	counts := map[int]int{}
+	for _, p := range list {
+		counts[len(p.GPUs)]++
+	}
+	var out []string
+	for _, size := range slices.Backward(slices.Sorted(maps.Keys(counts))) {
+		out = append(out, fmt.Sprintf("%d of %d", counts[size], size))
+	}
+	return strings.Join(out, ", ") + " GPUs: a VM gets exactly one"
 }
 
 // nodeOne makes a command about one node.

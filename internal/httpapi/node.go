@@ -105,8 +105,9 @@ func nodeOf(n cloud.Node) api.Node {
 		AgentVersion: n.AgentVersion, Generation: n.Generation, AckGeneration: n.AckGeneration, LastSeenAt: utc(n.LastSeenAt),
 		CreatedAt: n.CreatedAt.UTC(), GPUs: each(n.GPUs, gpuOf),
 		Labels: n.Labels, Kinds: each(n.Kinds, func(k string) string { return k }), Drivers: n.Drivers, Watchdog: n.Watchdog, FencedAt: utc(n.FencedAt),
-		Excluded: each(n.Excluded, func(x cloud.Excluded) api.ExcludedDevice { return api.ExcludedDevice(x) }),
-		Orphans:  each(n.Orphans, func(o cloud.Orphan) api.Orphan { return api.Orphan{Driver: o.Driver, ID: o.ID, What: o.What} }),
+		Excluded:   each(n.Excluded, func(x cloud.Excluded) api.ExcludedDevice { return api.ExcludedDevice(x) }),
+		Partitions: each(n.Partitions, func(p cloud.Partition) api.Partition { return api.Partition(p) }),
+		Orphans:    each(n.Orphans, func(o cloud.Orphan) api.Orphan { return api.Orphan{Driver: o.Driver, ID: o.ID, What: o.What} }),
 	}
 	switch {
 	case n.FencedByHand:

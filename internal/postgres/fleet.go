@@ -44,6 +44,7 @@ type FleetNode struct {
 	FreeMemoryMiB int64
 	Kinds         []string // of instances that it can run
 	GPUs          []FleetGPU
+	Partitions    []cloud.Partition // of its NVSwitches
 }
 
 // FleetFree reads what is free everywhere. Anyone may ask: it tells amounts, not
@@ -81,7 +82,20 @@ func FleetFree(ctx context.Context, q Querier) ([]FleetNode, error) {
 		last.GPUs = append(last.GPUs, card)
 		return nil
 	})
-	return out, wrap("read the fleet", err)
+	if err != nil {
+		return out, wrap("read the fleet", err)
+	}
+	at := make(map[cloud.NodeID]int, len(out))
+	for i := range out {
+		at[out[i].ID] = i
+	}
+	rows, _ = q.Query(ctx, partitionsFrom+` FROM fleet_partitions() ORDER BY node_id, id`)
+	err = partitionsInto(rows, func(id cloud.NodeID, p cloud.Partition) {
+		if i, ok := at[id]; ok { // a node may have come between the statements
+			out[i].Partitions = append(out[i].Partitions, p)
+		}
+	})
+	return out, wrap("read the fleet's partitions", err)
 }
 
 // CapacityRow counts cards of a model.

@@ -119,6 +119,9 @@ func NodesFill(ctx context.Context, q Querier, nodes []cloud.Node) error {
 	if err := claimsFill(ctx, q, list); err != nil {
 		return err
 	}
+	if err := partitionsFill(ctx, q, nodes); err != nil {
+		return err
+	}
 	if err := excludedFill(ctx, q, nodes); err != nil {
 		return err
 	}

@@ -108,6 +108,12 @@ func QueueRead(ctx context.Context, q Querier, limit int) (QueueSnapshot, error)
 		})
 		return err
 	})
+	parts := map[cloud.NodeID][]cloud.Partition{}
+	if joined {
+		batch.Queue(partitionsFrom+` FROM gpu_partition ORDER BY node_id, id`).Query(func(rows pgx.Rows) error {
+			return partitionsInto(rows, func(id cloud.NodeID, p cloud.Partition) { parts[id] = append(parts[id], p) })
+		})
+	}
 	claims := map[cloud.GPUID][]cloud.Claim{}
 	batch.Queue(`SELECT gpu_id, org_id, profile, lower(slots), upper(slots) FROM gpu_claim`).Query(func(rows pgx.Rows) error {
 		var c cloud.Claim
@@ -122,7 +128,7 @@ func QueueRead(ctx context.Context, q Querier, limit int) (QueueSnapshot, error)
 	}
 	at := make(map[cloud.NodeID]int, len(out.Nodes))
 	for i, n := range out.Nodes {
-		at[n.ID] = i
+		at[n.ID], out.Nodes[i].Partitions = i, parts[n.ID]
 	}
 	for _, g := range cards {
 		g.Claims = claims[g.ID]

@@ -2152,6 +2152,8 @@ export interface components {
             name: string;
             /** @description What it has and nobody assigned */
             orphans: components["schemas"]["Orphan"][];
+            /** @description Of its NVSwitches, as Fabric Manager lists them: a VM gets the cards of exactly one */
+            partitions: components["schemas"]["Partition"][];
             pool: string;
             simulated: boolean;
             /** @enum {string} */
@@ -2291,6 +2293,17 @@ export interface components {
             items: components["schemas"]["Token"][];
             /** @description Pass it as page_token to get the next page; absent on the last one */
             next_page_token?: string;
+        };
+        Partition: {
+            /** @description Active, and not the platform's doing: no VM gets its cards */
+            foreign: boolean;
+            /** @description PCI addresses */
+            gpus: string[];
+            /**
+             * Format: int64
+             * @description Fabric Manager's
+             */
+            id: number;
         };
         PasswordChange: {
             current_password: string;

@@ -27,3 +27,16 @@ test('each reason has what would end it, and an unknown one keeps the words of t
   expect(lines[0]?.help).toMatch(/smaller slice/)
   expect(lines[1]?.text).toBe('2 nodes: struck by a flare')
 })
+
+test('a number of GPUs that no NVSwitch partition has is told with those that there are', () => {
+  const reason = {
+    reason: 'node_partition_size',
+    count: 1,
+    message: "1 node: this board's NVSwitch partitions have 1, 2, 4 or 8 GPUs",
+  }
+  expect(waitingShort([reason])).toBe("Waiting: this board's NVSwitch partitions have 1, 2, 4 or 8 GPUs")
+  expect(waitingLines([reason])[0]?.text).toBe("This board's NVSwitch partitions have 1, 2, 4 or 8 GPUs")
+  expect(waitingLines([{ reason: 'node_partition', count: 2 }])[0]?.text).toBe(
+    '2 nodes where the free GPUs are no NVSwitch partition',
+  )
+})

@@ -10,6 +10,8 @@ type Words = {
   help?: string
   /** Counts what could never serve this shape: told last, and not in the short form beside others. */
   aside?: true
+  /** What it says has figures of its own: the server’s words, without their count, are shown. */
+  said?: true
 }
 
 const gpus = (n: number) => plural(n, 'GPU')
@@ -86,6 +88,15 @@ const words: Record<string, Words> = {
     short: (n) => `${nodes(n)} with fewer free GPUs than asked`,
     help: 'It starts when enough GPUs of one node are free together.',
   },
+  node_partition: {
+    short: (n) => `${nodes(n)} where the free GPUs are no NVSwitch partition`,
+    help: 'It starts when all GPUs of one partition are free. A VM with fewer GPUs may start now.',
+  },
+  node_partition_size: {
+    short: (n) => `${nodes(n)} without NVSwitch partitions of as many GPUs`,
+    said: true,
+    help: 'Choose a VM with as many GPUs as a partition has.',
+  },
   node_members: {
     short: (n) => `${nodes(n)} with room for a part of it`,
     help: 'It starts when there is room for all of it at once.',
@@ -109,8 +120,9 @@ const words: Record<string, Words> = {
 }
 
 const shortOf = (r: Reason) =>
-  words[r.reason]?.short(r.count) ??
-  (r.message || `${formatNumber(r.count)} × ${r.reason.replaceAll('_', ' ')}`)
+  (words[r.reason]?.said && r.message?.replace(/^[^:]*: /, '')) ||
+  (words[r.reason]?.short(r.count) ??
+    (r.message || `${formatNumber(r.count)} × ${r.reason.replaceAll('_', ' ')}`))
 
 /** waitingShort fits a table cell: "Waiting: 2 GPUs in use". */
 export function waitingShort(reasons: readonly Reason[]): string {
