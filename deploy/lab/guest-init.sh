@@ -66,6 +66,7 @@ mtty() {
 	say "mtty $1 has no port: $(ls /sys/bus/pci/devices/$1)"
 }
 
+say "boot $(cat /proc/sys/kernel/random/boot_id)"
 for d in /sys/bus/pci/devices/*; do
 	a=${d##*/}
 	v=$(cat "$d/vendor") n=$(cat "$d/device")

@@ -17,6 +17,7 @@ func (l *lab) upgrade(ctx context.Context) error {
 	const pass, vgpu = "lab-stay", "lab-stay-vgpu"
 	var ids []string
 	held := map[string][]string{} // devices by instance
+	booted := map[string]string{} // what names the boot of the system inside
 	err := l.ok(ctx, "an upgrade of the agent leaves machines running", func(ctx context.Context) (string, error) {
 		for _, m := range [][2]string{{pass, flavorTwo}, {vgpu, flavorVGPU}} {
 			if err := l.create(ctx, m[0], m[1]); err != nil {
@@ -59,10 +60,12 @@ systemctl restart tenon-watchdog tenon-agent`)
 		return err
 	}
 	err = l.ok(ctx, "a reboot of the host: both machines come back with their devices", func(ctx context.Context) (string, error) {
-		for _, name := range []string{pass, vgpu} { // so that what is read below is of the next boot
-			if _, err := l.said(ctx, name, bootTakes); err != nil {
+		for _, name := range []string{pass, vgpu} {
+			lines, err := l.said(ctx, name, bootTakes)
+			if err != nil {
 				return "", err
 			}
+			booted[name] = strings.Join(starting(lines, "boot"), " ")
 		}
 		if err := l.reboot(ctx); err != nil {
 			return "", err
@@ -87,6 +90,17 @@ systemctl restart tenon-watchdog tenon-agent`)
 		return err
 	}
 	_ = l.ok(ctx, "after it their devices work inside", func(ctx context.Context) (string, error) {
+		for _, name := range []string{pass, vgpu} {
+			if err := until(ctx, bootTakes, func() error {
+				lines, err := l.said(ctx, name, bootTakes)
+				if err == nil && strings.Join(starting(lines, "boot"), " ") == booted[name] {
+					err = fmt.Errorf("%s has not booted again", name)
+				}
+				return err
+			}); err != nil {
+				return "", err
+			}
+		}
 		text, err := l.insideEDU(ctx, pass, 2)
 		if err != nil {
 			return "", err
