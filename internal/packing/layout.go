@@ -100,7 +100,7 @@ func (l *layouts) measure() {
 
 // pressure is how many of the requests that there are come to a card that wants
 // them, beside its even part.
-const pressure = 4
+const pressure = 5
 
 // worth is what a card in each layout will take in the long run, beside an empty
 // one, in slots: the bias of the Markov decision process in which slices of the
