@@ -64,8 +64,8 @@ func (l *lab) deliver(ctx context.Context) error {
 		"TENON_AGENT_BOARD=host",
 		"TENON_AGENT_GPU_ALLOW=" + allow,
 		"TENON_AGENT_DISK_POOL_MIB=12288",
-		// The agent's own probe finds that KVM works here, and that a guest of it takes
-		// longer than the 5 s that a probe has.
+		// KVM works here, but it is emulated too, and too slow for the 5 s that the
+		// agent's own probe waits.
 		"TENON_VIRT=kvm",
 		"",
 	}, "\n")
