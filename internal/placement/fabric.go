@@ -150,22 +150,16 @@ func disjoint(sets []uint64, tries *int) int {
 	return out
 }
 
-// noPartition says why a VM gets no partition of the node though enough fitting
+// noPartition reports that a VM gets no partition of the node though enough fitting
 // cards are free: those that hang on no switch are too few.
-func (n *node) noPartition(w *want) Code {
-	if n.fabric == nil || w.kind != cloud.KindVM || w.shape.GPUMode != cloud.ModeWhole || n.looseDevices(w) >= w.shape.GPUCount {
-		return ""
-	}
-	if n.partitions(w, true) > 0 {
-		return ""
-	}
-	return NodePartition
+func (n *node) noPartition(w *want) bool {
+	return w.kind == cloud.KindVM && w.shape.GPUMode == cloud.ModeWhole && n.looseDevices(w) < w.shape.GPUCount && n.partitions(w, true) == 0
 }
 
 // wrongSize reports that a VM asks for a number of cards that no partition has, of
 // a board whose cards are otherwise what it asks for.
 func (n *node) wrongSize(w *want) bool {
-	if n.fabric == nil || w.kind != cloud.KindVM || w.shape.GPUMode != cloud.ModeWhole || slices.Contains(n.fabric.sizes, w.shape.GPUCount) {
+	if w.kind != cloud.KindVM || w.shape.GPUMode != cloud.ModeWhole || slices.Contains(n.fabric.sizes, w.shape.GPUCount) {
 		return false
 	}
 	bound, loose := 0, 0

@@ -16,9 +16,7 @@ func (e *engine) refuse(r *row, members int) Refusal {
 	for _, i := range r.nodes {
 		n := &e.board.nodes[i]
 		home = home || n.src.ID == r.want.home
-		before := t[NodePartSize]
-		n.explain(r.want, t)
-		if t[NodePartSize] > before {
+		if n.explain(r.want, t); n.fabric != nil && n.open && n.takes(r.want) && n.wrongSize(r.want) {
 			sizes = append(sizes, n.fabric.sizes...)
 		}
 	}
@@ -67,7 +65,7 @@ func (n *node) explain(w *want, t tally) {
 	case w.shape.GPUCount > 0 && len(n.gpus) == 0:
 		t[NodeNoGPU]++
 		return
-	case n.wrongSize(w):
+	case n.fabric != nil && n.wrongSize(w):
 		t[NodePartSize]++
 		return
 	}
@@ -76,7 +74,7 @@ func (n *node) explain(w *want, t tally) {
 		fitting := 0
 		for i := range n.gpus {
 			code, devices := n.gpus[i].explain(w)
-			if devices > 0 && n.parted(w, i) && n.fabric.apart&(1<<i) != 0 {
+			if n.fabric != nil && devices > 0 && n.parted(w, i) && n.fabric.apart&(1<<i) != 0 {
 				code, devices = GPUBusy, 0 // others have it joined
 			}
 			fitting += devices
@@ -93,8 +91,8 @@ func (n *node) explain(w *want, t tally) {
 			}
 			return
 		}
-		if code := n.noPartition(w); code != "" {
-			t[code]++
+		if n.fabric != nil && n.noPartition(w) {
+			t[NodePartition]++
 			return
 		}
 	}

@@ -51,12 +51,24 @@ func (n *node) roomFor(w *want, vcpu int, memory int64, places func(*want) int) 
 // freePlaces is for how many members there are free devices. Those of one shape
 // don't get in each other's way, so that counting them is exact; what is only had
 // by partitions is counted by those.
-func (n *node) freePlaces(w *want) int { return n.places(w, true) }
+func (n *node) freePlaces(w *want) int {
+	out, parted := 0, false
+	for i := range n.gpus {
+		if n.parted(w, i) {
+			parted = true
+			continue
+		}
+		_, devices := n.gpus[i].explain(w)
+		out += devices
+	}
+	if out /= w.shape.GPUCount; parted {
+		out += n.partitions(w, true)
+	}
+	return out
+}
 
 // allPlaces is that with nothing on the node and all of it well.
-func (n *node) allPlaces(w *want) int { return n.places(w, false) }
-
-func (n *node) places(w *want, now bool) int {
+func (n *node) allPlaces(w *want) int {
 	out, parted := 0, false
 	for i := range n.gpus {
 		if n.parted(w, i) {
@@ -64,15 +76,12 @@ func (n *node) places(w *want, now bool) int {
 			continue
 		}
 		c := n.gpus[i]
-		if !now {
-			c.ready, c.used, c.org = true, gpu.Used{}, cloud.OrgID{}
-		}
+		c.ready, c.used, c.org = true, gpu.Used{}, cloud.OrgID{}
 		_, devices := c.explain(w)
 		out += devices
 	}
-	out /= w.shape.GPUCount
-	if parted {
-		out += n.partitions(w, now)
+	if out /= w.shape.GPUCount; parted {
+		out += n.partitions(w, false)
 	}
 	return out
 }
