@@ -60,11 +60,10 @@ type killer struct {
 func (k *killer) arm(ctx context.Context, m moment) {
 	k.fired = make(chan error, 1)
 	script := fmt.Sprintf(`A=%s B=%s
-pid=$(systemctl show -P MainPID tenon-agent)
-[ "$pid" -gt 1 ] || exit 3
+end=$((SECONDS + 60))
+until pid=$(systemctl show -P MainPID tenon-agent); [ "$pid" -gt 1 ]; do [ $SECONDS -lt $end ] || exit 3; done
 [ -p /run/lab.fifo ] || mkfifo /run/lab.fifo
 exec 9<>/run/lab.fifo
-end=$((SECONDS + 60))
 until %s; do [ $SECONDS -lt $end ] || exit 4; done
 kill -9 "$pid"`, k.l.addresses[portFirst], k.l.addresses[portSecond], m.when)
 	go func() {
@@ -78,6 +77,9 @@ kill -9 "$pid"`, k.l.addresses[portFirst], k.l.addresses[portSecond], m.when)
 		k.fired <- err
 	}()
 }
+
+// whileRunning is how often the agent is killed under a machine that runs.
+const whileRunning = 3
 
 // cycle is one machine from its creation to its end, with the agent killed while it
 // starts, while it runs and while it ends.
@@ -102,9 +104,11 @@ func (k *killer) cycle(ctx context.Context, random *rand.Rand, n int) error {
 	if err != nil {
 		return err
 	}
-	k.arm(ctx, at(nil, random, n))
-	if err := <-k.fired; err != nil {
-		return err
+	for range whileRunning {
+		k.arm(ctx, at(nil, random, n))
+		if err := <-k.fired; err != nil {
+			return err
+		}
 	}
 	if err := k.l.ready(ctx, 2*time.Minute); err != nil {
 		return err
