@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -43,7 +42,7 @@ func parseAllow(s string) (gpuAllow, error) {
 
 // openHostBoard finds the real cards. NVIDIA's library and Fabric Manager may each
 // be missing: VMs get whole cards and vGPUs without them.
-func openHostBoard(ctx context.Context, c config, bootID string, log *slog.Logger) (*host.Board, error) {
+func openHostBoard(c config, bootID string, log *slog.Logger) (*host.Board, error) {
 	sys, err := pci.OpenSys("/sys")
 	if err != nil {
 		return nil, err
@@ -61,7 +60,7 @@ func openHostBoard(ctx context.Context, c config, bootID string, log *slog.Logge
 	if fabric, err := host.FindFmpm(); err == nil {
 		cfg.Fabric = fabric
 	}
-	b, err := host.Open(ctx, cfg)
+	b, err := host.Load(cfg) // the agent has it resumed
 	if err != nil {
 		return nil, fmt.Errorf("open the host's GPUs: %w", err)
 	}

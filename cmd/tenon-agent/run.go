@@ -138,7 +138,7 @@ func openBoard(ctx context.Context, c config, bootID string, log *slog.Logger) (
 	case "none":
 		return nil, nil //nolint:nilnil // a node without GPUs
 	case "host":
-		b, err := openHostBoard(ctx, c, bootID, log)
+		b, err := openHostBoard(c, bootID, log)
 		if err != nil {
 			return nil, err
 		}

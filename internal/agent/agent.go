@@ -179,12 +179,10 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.runCtx = ctx
 	a.mu.Unlock()
 	a.checkDrivers(ctx)
-	if len(a.wanted()) > 0 {
-		a.wishCards(ctx) // a layout is there again before a guest starts on it
-	} else {
-		a.takeInventory(ctx)
-	}
 	a.sync()
+	a.wg.Go(func() { a.fenceLoop(ctx) })
+	a.wg.Go(func() { a.reportLoop(ctx) })
+	a.wg.Go(func() { a.beginCards(ctx) })
 	for _, d := range a.cfg.Drivers {
 		a.wg.Go(func() { a.follow(ctx, d) })
 	}
@@ -193,8 +191,6 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.wg.Go(func() { a.cardLoop(ctx) })
 	a.wg.Go(func() { a.volumeLoop(ctx) })
 	a.wg.Go(func() { a.activityLoop(ctx) })
-	a.wg.Go(func() { a.fenceLoop(ctx) })
-	a.wg.Go(func() { a.reportLoop(ctx) })
 	err := a.cfg.Door.Serve(ctx, a.Handler())
 	cancel()
 	a.mu.Lock()

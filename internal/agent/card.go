@@ -27,13 +27,14 @@ const (
 // cards is what the agent remembers of the assignment's wishes for cards.
 type cards struct {
 	kick  chan struct{}
-	taken sync.Mutex // one reading at a time, so that a later one is never replaced by an earlier
+	begun chan struct{} // closed once they are what they were left to be
+	taken sync.Mutex    // one reading at a time, so that a later one is never replaced by an earlier
 	// acted is the wishes that the board was last given, as text; shown those that
 	// it had when the inventory was read that reports tell of.
 	acted, shown atomic.Pointer[[]byte]
 }
 
-func (c *cards) init() { c.kick = make(chan struct{}, 1) }
+func (c *cards) init() { c.kick, c.begun = make(chan struct{}, 1), make(chan struct{}) }
 
 func (c *cards) nudge() {
 	select {
@@ -62,6 +63,9 @@ func cardsText(list []nodewire.Card) []byte {
 // now and then, since a card that is held waits for its holder's end.
 func (a *Agent) cardLoop(ctx context.Context) {
 	if _, ok := a.cfg.Board.(device.Keeper); !ok {
+		return
+	}
+	if a.awaitCards(ctx) != nil {
 		return
 	}
 	for {

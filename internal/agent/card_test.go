@@ -107,6 +107,49 @@ func TestAfterABootLayoutsComeBeforeGuests(t *testing.T) {
 	})
 }
 
+// TestContactDoesNotWaitForCards: at the agent's start reports come at once and the
+// fencing clock runs, guests that run are left alone, and one that needs a card waits.
+func TestContactDoesNotWaitForCards(t *testing.T) {
+	t.Parallel()
+	bubble(t, fake.Options{}, func(t *testing.T, w *world, n *node) {
+		runs, late, fenced := withDevice(w, container("inst_1", 1)), withDevice(w, container("inst_2", 1)), container("inst_3", 1)
+		late.Devices[0].SlotStart, late.Devices[0].SlotEnd = 2, 4
+		fenced.StopAfterSeconds = 90
+		mustAssign(t, n, assignment("e", 1, runs, fenced))
+		pass(5 * time.Second)
+		expect(t, n, "inst_1", nodewire.GuestRunning, "")
+		n.end()
+		w.slow, w.did = time.Hour, nil // it is ended by its limit
+		n2 := w.start(t, &fuse{})
+		began := time.Now()
+		pass(5 * time.Second)
+		n2.door.mu.Lock()
+		if len(n2.door.reports) == 0 || n2.door.reports[0].ProbeOK || len(n2.door.reports[0].GPUs) > 0 || n2.door.reports[0].Generation != 1 {
+			t.Errorf("the reports are %+v", n2.door.reports)
+		}
+		n2.door.mu.Unlock()
+		expect(t, n2, "inst_1", nodewire.GuestRunning, "")
+		expect(t, n2, "inst_3", nodewire.GuestRunning, "")
+		n2.door.setCut(true)
+		mustAssign(t, n2, assignment("e", 2, runs, fenced, late))
+		pass(100 * time.Second)
+		n2.door.setCut(false)
+		pass(6 * time.Second)
+		expect(t, n2, "inst_3", nodewire.GuestFailed, nodewire.ReasonFenced)
+		expect(t, n2, "inst_2", nodewire.GuestStarting, "")
+		if strings.Contains(strings.Join(w.did, " "), "prepare") {
+			t.Errorf("a card was prepared %s after the start", time.Since(began))
+		}
+		pass(20 * time.Second)
+		expect(t, n2, "inst_2", nodewire.GuestRunning, "")
+		expect(t, n2, "inst_1", nodewire.GuestRunning, "")
+		if r := n2.door.last(); !r.ProbeOK || len(r.GPUs) == 0 {
+			t.Errorf("later: %v, %d cards", r.ProbeOK, len(r.GPUs))
+		}
+		n2.end()
+	})
+}
+
 func TestAnAssignmentWithBadCardsIsRefused(t *testing.T) {
 	t.Parallel()
 	bubble(t, fake.Options{}, func(t *testing.T, _ *world, n *node) {

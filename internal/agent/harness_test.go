@@ -141,8 +141,9 @@ type world struct {
 	base   time.Time // of the boot
 	store  *volume.Memory
 	dog    Watchdog
-	leaves bool   // the host goes down with the agent
-	gone   string // address of a card that the host no longer shows
+	leaves bool          // the host goes down with the agent
+	gone   string        // address of a card that the host no longer shows
+	slow   time.Duration // that the board takes to end what was interrupted
 
 	mu     sync.Mutex
 	faults []string
@@ -335,6 +336,12 @@ func (b *fusedBoard) Inventory(ctx context.Context) (device.Inventory, error) {
 func (b *fusedBoard) Wish(ctx context.Context, cards []nodewire.Card) error {
 	b.w.note("wish")
 	return b.f.effect(func() error { return b.w.board.Wish(ctx, cards) })
+}
+
+func (b *fusedBoard) Resume(ctx context.Context) {
+	if b.w.slow > 0 {
+		sleep(ctx, b.w.slow)
+	}
 }
 
 func (b *fusedBoard) Incidents() []nodewire.Incident { return b.w.board.Incidents() }

@@ -83,7 +83,9 @@ func (a *Agent) sampleLoop(ctx context.Context) {
 		if err := a.cfg.Store.Beat(time.Now()); err != nil {
 			a.log.Warn("note that the agent lives", "error", err)
 		}
-		a.takeInventory(ctx)
+		if a.cardsBegun() { // before that they are on their way
+			a.takeInventory(ctx)
+		}
 		a.sample(ctx)
 		select {
 		case <-tick.C:

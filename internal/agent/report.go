@@ -58,11 +58,11 @@ func (a *Agent) reportLoop(ctx context.Context) {
 }
 
 // awaitFirstLook holds the first report until every instance was looked at once:
-// before that "pending" would be a guess.
+// before that "pending" would be a guess. It waits for the cards too, but not long.
 func (a *Agent) awaitFirstLook(ctx context.Context) {
 	deadline := time.Now().Add(3 * time.Second)
 	for time.Now().Before(deadline) {
-		known := true
+		known := a.cardsBegun()
 		a.mu.Lock()
 		for _, w := range a.workers {
 			w.mu.Lock()
@@ -101,6 +101,8 @@ func (a *Agent) Report() nodewire.Report {
 	}
 	if inv := a.inventory.Load(); inv != nil {
 		r.GPUs, r.ProbeOK = inv.GPUs, inv.OK
+	} else {
+		r.ProbeOK = a.cfg.Board == nil // nobody knows yet how they are
 	}
 	if o := a.orphans.Load(); o != nil {
 		r.Orphans = append(r.Orphans, o.list...)

@@ -57,6 +57,11 @@ func (w *worker) make(ctx context.Context, v view) error {
 	dog.Reset(w.a.t.StepTimeout)
 	prepared := time.Now()
 	if len(v.want.Devices) > 0 {
+		dog.Stop() // the wait for the cards has a limit of its own
+		if err := w.awaitCards(ctx); err != nil {
+			return err
+		}
+		dog.Reset(w.a.t.StepTimeout)
 		if spec.Grants, err = w.devices(ctx, v.want); err != nil {
 			return err
 		}
@@ -324,6 +329,13 @@ func (w *worker) giveBack(ctx context.Context, v view, epochs []int64, keepLogs 
 	}
 	if w.a.cfg.Board == nil {
 		return nil
+	}
+	if !w.a.cardsBegun() {
+		if held, err := w.a.held.fresh(ctx); err != nil || len(held[w.id]) > 0 {
+			if err := w.awaitCards(ctx); err != nil {
+				return err
+			}
+		}
 	}
 	for _, e := range epochs {
 		if err := w.a.cfg.Board.Release(ctx, w.id, e); err != nil {

@@ -141,6 +141,12 @@ type Keeper interface {
 	Wish(ctx context.Context, cards []nodewire.Card) error
 }
 
+// Resumer is a Board that has to end what was interrupted before it is used: it is
+// told to once, and whatever it can't end in time stays for later.
+type Resumer interface {
+	Resume(ctx context.Context)
+}
+
 // Parted is a Board whose cards hang on NVSwitches: which sets of them one VM can
 // get, as of the last inventory.
 type Parted interface {

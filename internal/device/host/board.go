@@ -57,6 +57,9 @@ type Board struct {
 	cfg    Config
 	ledger *ledger
 
+	resumeOnce sync.Once
+	resumed    chan struct{} // closed once what was interrupted has had its time
+
 	mu       sync.Mutex // guards what follows
 	locks    map[string]chan struct{}
 	last     []nodewire.GPU
@@ -70,12 +73,11 @@ var (
 	_ device.Board   = (*Board)(nil)
 	_ device.Keeper  = (*Board)(nil)
 	_ device.Watcher = (*Board)(nil)
+	_ device.Resumer = (*Board)(nil)
 )
 
-// Open reads the ledger and ends what a crash interrupted: a release that had
-// begun, a check, a partition of NVSwitches that nobody needs. What can't be ended
-// now stays as it is, and is tried again with the next wish or release.
-func Open(ctx context.Context, cfg Config) (*Board, error) {
+// Load reads the ledger and touches no card; Resume is to follow.
+func Load(cfg Config) (*Board, error) {
 	if cfg.Sys == nil || cfg.StateDir == "" {
 		return nil, errors.New("the board needs /sys and a state folder")
 	}
@@ -83,10 +85,20 @@ func Open(ctx context.Context, cfg Config) (*Board, error) {
 	if err != nil {
 		return nil, err
 	}
-	return open(ctx, cfg, l)
+	return load(cfg, l), nil
 }
 
-func open(ctx context.Context, cfg Config, l *ledger) (*Board, error) {
+// Open is Load and Resume.
+func Open(ctx context.Context, cfg Config) (*Board, error) {
+	b, err := Load(cfg)
+	if err != nil {
+		return nil, err
+	}
+	b.Resume(ctx)
+	return b, nil
+}
+
+func load(cfg Config, l *ledger) *Board {
 	if cfg.BusyFor == 0 {
 		cfg.BusyFor = busyFor
 	}
@@ -106,7 +118,7 @@ func open(ctx context.Context, cfg Config, l *ledger) (*Board, error) {
 	if cfg.Driver != nil {
 		cfg.Driver = gate{cfg.Driver, &sync.RWMutex{}}
 	}
-	b := &Board{cfg: cfg, ledger: l, locks: map[string]chan struct{}{}, wishes: map[string]string{}}
+	b := &Board{cfg: cfg, ledger: l, locks: map[string]chan struct{}{}, wishes: map[string]string{}, resumed: make(chan struct{})}
 	b.health = NewHealth(cfg.BootID, l.read().Health)
 	for _, c := range l.read().Cards {
 		if c.Last != nil {
@@ -114,11 +126,18 @@ func open(ctx context.Context, cfg Config, l *ledger) (*Board, error) {
 		}
 	}
 	sortGPUs(b.last)
+	return b
+}
+
+// Resume implements device.Resumer: it ends a release that had begun, a check, a
+// partition of NVSwitches that nobody needs. What can't be ended now stays as it
+// is, and is tried again with the next wish or release.
+func (b *Board) Resume(ctx context.Context) {
+	defer b.resumeOnce.Do(func() { close(b.resumed) })
 	b.resume(ctx)
 	if _, err := b.look(ctx); err != nil { // so that each card is known before its faults are
-		cfg.Log.Warn("read cards", "error", err)
+		b.cfg.Log.Warn("read cards", "error", err)
 	}
-	return b, nil
 }
 
 // resume ends what was begun.
@@ -132,7 +151,7 @@ func (b *Board) resume(ctx context.Context) {
 		}
 	}
 	if b.cfg.Fabric != nil {
-		if err := b.applyFabric(ctx); err != nil {
+		if err := b.applyFabric(ctx, nil); err != nil {
 			b.cfg.Log.Warn("bring NVSwitch partitions to what is needed", "error", err)
 		}
 	}

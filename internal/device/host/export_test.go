@@ -9,7 +9,9 @@ func OpenStruck(ctx context.Context, cfg Config, strike func(after bool)) (*Boar
 		return nil, err
 	}
 	l.strike = strike
-	return open(ctx, cfg, l)
+	b := load(cfg, l)
+	b.Resume(ctx)
+	return b, nil
 }
 
 // Tell is what the kernel's log or the driver says of a card.

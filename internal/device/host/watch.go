@@ -12,8 +12,15 @@ import (
 // watchAgain is how long after a failed watch the next begins.
 const watchAgain = 10 * time.Second
 
-// Watch listens to the kernel's log and the driver's events until ctx ends.
+// Watch listens to the kernel's log and the driver's events until ctx ends, once
+// the board was resumed: no fault is told of a card that isn't known, nor is one
+// mended beside that.
 func (b *Board) Watch(ctx context.Context) {
+	select {
+	case <-b.resumed:
+	case <-ctx.Done():
+		return
+	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		b.again(ctx, "read the kernel's log", func() error {
