@@ -169,7 +169,7 @@ func (b *Board) modeOf(ctx context.Context, v *view, holds map[string]hold) {
 	switch {
 	case v.driver != nil && v.driver.MIG.Current:
 		g.Mode = "mig"
-		r, err := b.readMIG(ctx, *v.driver)
+		r, err := readCut(ctx, b.cfg.Driver, *v.driver)
 		if err != nil {
 			g.State, g.Reason = nodewire.GPUUnknown, err.Error()
 			return
@@ -200,18 +200,6 @@ func (b *Board) modeOf(ctx context.Context, v *view, holds map[string]hold) {
 	case rec.Switched == "shared":
 		g.Mode, g.Geometry = "shared", fmt.Sprintf("share%d", rec.Shares)
 	}
-}
-
-// readMIG is ReadMIG of a card that was just listed.
-func (b *Board) readMIG(ctx context.Context, c DriverCard) (r MIGReading, err error) {
-	r.Card = c
-	if r.Profiles, err = b.cfg.Driver.Profiles(ctx, c.PCIAddress); err != nil {
-		return r, fmt.Errorf("list MIG profiles of %s: %w", c.PCIAddress, err)
-	}
-	if r.Instances, err = b.cfg.Driver.Instances(ctx, c.PCIAddress); err != nil {
-		return r, fmt.Errorf("list GPU instances of %s: %w", c.PCIAddress, err)
-	}
-	return r, nil
 }
 
 // describeVGPUs shows ours at their places, and others' at those that are left.

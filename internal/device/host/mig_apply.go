@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,22 +65,28 @@ func ApplyMIG(ctx context.Context, d Driver, ledger MIGLedger, boot, card string
 // ReadMIG looks at a card.
 func ReadMIG(ctx context.Context, d Driver, card string) (MIGReading, error) {
 	cards, err := d.Cards(ctx)
-	if err != nil {
-		return MIGReading{}, fmt.Errorf("read %s: %w", card, err)
-	}
 	i := slices.IndexFunc(cards, func(c DriverCard) bool { return c.PCIAddress == card })
-	if i < 0 {
-		return MIGReading{}, fmt.Errorf("read %s: %w", card, ErrNoCard)
+	if i < 0 { // an error may be another card's, and then this one is in the list
+		return MIGReading{}, fmt.Errorf("read %s: %w", card, cmp.Or(err, ErrNoCard))
 	}
-	r := MIGReading{Card: cards[i]}
-	if !r.Card.MIG.Current {
-		return r, nil
+	if !cards[i].MIG.Current {
+		return MIGReading{Card: cards[i]}, nil
 	}
-	if r.Profiles, err = d.Profiles(ctx, card); err != nil {
-		return MIGReading{}, fmt.Errorf("list MIG profiles of %s: %w", card, err)
+	return readCut(ctx, d, cards[i])
+}
+
+// readCut looks at a card in MIG mode that was just listed. The driver lists how
+// each may be cut; one of which it lists nothing was not read.
+func readCut(ctx context.Context, d Driver, c DriverCard) (r MIGReading, err error) {
+	r.Card = c
+	if r.Profiles, err = d.Profiles(ctx, c.PCIAddress); err != nil {
+		return r, fmt.Errorf("list MIG profiles of %s: %w", c.PCIAddress, err)
 	}
-	if r.Instances, err = d.Instances(ctx, card); err != nil {
-		return MIGReading{}, fmt.Errorf("list GPU instances of %s: %w", card, err)
+	if len(r.Profiles) == 0 {
+		return r, fmt.Errorf("list MIG profiles of %s: it is in MIG mode and its driver lists none", c.PCIAddress)
+	}
+	if r.Instances, err = d.Instances(ctx, c.PCIAddress); err != nil {
+		return r, fmt.Errorf("list GPU instances of %s: %w", c.PCIAddress, err)
 	}
 	return r, nil
 }
@@ -173,8 +180,9 @@ func onOff(b bool) string {
 // finish forgets what is gone and says how the card is.
 func finish(ledger MIGLedger, boot, card string, wish MIGWish, r MIGReading, reasons []string) (MIGResult, error) {
 	mine, _ := splitInstances(r, ledger.Owned(card), boot)
+	_, unknown := GeometryOf(r.Profiles) // then no instance can be told
 	for _, o := range slices.Clone(ledger.Owned(card)) {
-		there := false
+		there := r.Card.MIG.Current && unknown != nil
 		for _, p := range mine {
 			there = there || p == o.Place
 		}

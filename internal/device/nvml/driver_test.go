@@ -386,3 +386,21 @@ func TestACardThatCanNotBeOpenedHidesNoOther(t *testing.T) {
 		t.Errorf("samples: %v, %v", list, err)
 	}
 }
+
+// A MIG mode that can't be read is an error, and not a card without slices.
+func TestAModeThatCanNotBeReadIsNotOff(t *testing.T) {
+	t.Parallel()
+	const first = "0000:3b:00.0"
+	b := newBench(t, "00000000:3B:00.0")
+	b.Devices[0].(*server.Device).GetMigModeFunc = func() (int, int, nvml.Return) { return 0, 0, nvml.ERROR_UNKNOWN }
+	if list, err := b.d.Profiles(t.Context(), first); err == nil {
+		t.Errorf("its profiles are %v", list)
+	}
+	if list, err := b.d.Instances(t.Context(), first); err == nil {
+		t.Errorf("its instances are %v", list)
+	}
+	b.Devices[0].(*server.Device).GetMigModeFunc = func() (int, int, nvml.Return) { return 0, 0, nvml.ERROR_NOT_SUPPORTED }
+	if _, err := b.d.Instances(t.Context(), first); err != nil {
+		t.Error(err)
+	}
+}

@@ -67,8 +67,8 @@ func (d *Driver) Profiles(_ context.Context, card string) ([]host.MIGProfile, er
 		return nil, err
 	}
 	defer done()
-	if !migOn(dev) {
-		return nil, nil
+	if on, err := migOn(dev); err != nil || !on {
+		return nil, err
 	}
 	list, err := d.profiles(dev)
 	if err != nil {
@@ -81,9 +81,16 @@ func (d *Driver) Profiles(_ context.Context, card string) ([]host.MIGProfile, er
 	return out, nil
 }
 
-func migOn(dev nvml.Device) bool {
+// migOn: a mode that can't be read is not off.
+func migOn(dev nvml.Device) (bool, error) {
 	current, _, r := dev.GetMigMode()
-	return r == nvml.SUCCESS && current == nvml.DEVICE_MIG_ENABLE
+	if r == nvml.ERROR_NOT_SUPPORTED {
+		return false, nil
+	}
+	if err := failed(r); err != nil {
+		return false, fmt.Errorf("read the MIG mode: %w", err)
+	}
+	return current == nvml.DEVICE_MIG_ENABLE, nil
 }
 
 // Instances lists the GPU instances of a card with the names of their devices.
@@ -93,8 +100,8 @@ func (d *Driver) Instances(_ context.Context, card string) ([]host.GPUInstance, 
 		return nil, err
 	}
 	defer done()
-	if !migOn(dev) {
-		return nil, nil
+	if on, err := migOn(dev); err != nil || !on {
+		return nil, err
 	}
 	list, err := d.profiles(dev)
 	if err != nil {

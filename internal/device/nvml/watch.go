@@ -151,7 +151,7 @@ func (d *Driver) Samples(context.Context) ([]host.DriverSample, error) {
 			s.TemperatureC = float64(celsius)
 		}
 		out = append(out, s)
-		if migOn(dev) {
+		if on, err := migOn(dev); err == nil && on {
 			out = append(out, sliceSamples(dev, s)...)
 		}
 	}
