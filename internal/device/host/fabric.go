@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -203,17 +204,17 @@ func fabricOutcome(ledger FabricLedger, list []FabricPartition, need []int, reas
 	}
 	before := ledger.Activated()
 	ours := slices.DeleteFunc(slices.Clone(before), func(id int) bool { return !active[id] })
-	var lacking []string
+	lacking := map[int]string{}
 	for _, id := range need {
 		if active[id] {
 			ours = with(ours, id) // its cards are ours, so it is
 		} else {
-			lacking = append(lacking, fmt.Sprint(id))
+			lacking[id] = ""
 		}
 	}
 	for _, id := range ours {
 		if !slices.Contains(need, id) {
-			lacking = append(lacking, fmt.Sprintf("%d (still active)", id))
+			lacking[id] = " (still active)"
 		}
 	}
 	if !slices.Equal(ours, before) {
@@ -227,7 +228,22 @@ func fabricOutcome(ledger FabricLedger, list []FabricPartition, need []int, reas
 	if len(reasons) == 0 {
 		reasons = []string{"Fabric Manager said that it was done, and shows otherwise"}
 	}
-	return fmt.Errorf("fabric partition %s: %s", strings.Join(lacking, ", "), strings.Join(reasons, "; "))
+	return &FabricError{Lacking: lacking, Reasons: reasons}
+}
+
+// FabricError says which partitions are not as guests need them: each by itself,
+// so that what is wrong with one guest's is no reason for another to wait.
+type FabricError struct {
+	Lacking map[int]string // how it is, by partition
+	Reasons []string
+}
+
+func (e *FabricError) Error() string {
+	var list []string
+	for _, id := range slices.Sorted(maps.Keys(e.Lacking)) {
+		list = append(list, fmt.Sprint(id, e.Lacking[id]))
+	}
+	return fmt.Sprintf("fabric partition %s: %s", strings.Join(list, ", "), strings.Join(e.Reasons, "; "))
 }
 
 func with(ids []int, id int) []int {

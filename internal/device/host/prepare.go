@@ -346,7 +346,7 @@ func (b *Board) makePassed(ctx context.Context, id string, h *hold) error {
 		}
 	}
 	if b.cfg.Fabric != nil && h.Partition != nil {
-		if err := b.applyFabric(ctx); err != nil {
+		if err := b.applyFabric(ctx, h.Partition); err != nil {
 			return err
 		}
 	}

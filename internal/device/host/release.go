@@ -56,7 +56,7 @@ func (b *Board) release(ctx context.Context, id string, h hold) error {
 		}
 	}
 	if h.Partition != nil && b.cfg.Fabric != nil {
-		if err := b.applyFabric(ctx); err != nil {
+		if err := b.applyFabric(ctx, h.Partition); err != nil {
 			return err
 		}
 	}
@@ -203,15 +203,35 @@ func (b *Board) modules() map[int]string {
 	return out
 }
 
-// applyFabric has exactly those partitions active whose VMs have their cards.
-func (b *Board) applyFabric(ctx context.Context) error {
+// fabricLock is held from the reading of what guests need to the last change: of
+// two starts and ends neither then undoes what the other has just done.
+const fabricLock = "NVSwitch partitions"
+
+// applyFabric has exactly those partitions active whose VMs have their cards. An
+// error concerns the given one, or all when it is nil: what is wrong with another
+// guest's is that guest's.
+func (b *Board) applyFabric(ctx context.Context, partition *int) error {
+	unlock, err := b.lock(ctx, fabricLock)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	var need []int
 	for _, h := range b.ledger.read().Holds {
 		if h.Partition != nil && !h.Releasing {
 			need = append(need, *h.Partition)
 		}
 	}
-	return ApplyFabric(ctx, b.cfg.Fabric, b.ledger, b.modules(), need)
+	err = ApplyFabric(ctx, b.cfg.Fabric, b.ledger, b.modules(), need)
+	var lacks *FabricError
+	if partition == nil || !errors.As(err, &lacks) {
+		return err
+	}
+	if _, concerned := lacks.Lacking[*partition]; !concerned {
+		b.cfg.Log.Warn("a partition of another guest is not as it needs it", "error", err)
+		return nil
+	}
+	return err
 }
 
 // Held implements device.Board: every hold that is not wholly taken back. The
