@@ -34,6 +34,7 @@ func (b *Board) readPartitions(ctx context.Context, list []nodewire.GPU) {
 	}
 	within, cancel := context.WithTimeout(ctx, fabricTells)
 	defer cancel()
+	ours := b.ledger.Activated()
 	listed, err := b.cfg.Fabric.Partitions(within)
 	why := "Fabric Manager lists no partition with it"
 	if err != nil {
@@ -43,7 +44,8 @@ func (b *Board) readPartitions(ctx context.Context, list []nodewire.GPU) {
 	known := map[string]bool{}
 	if err == nil {
 		parts, _ := MapPartitions(listed, b.modules())
-		ours, out := b.ledger.Activated(), make([]nodewire.Partition, len(parts))
+		ours = append(ours, b.ledger.Activated()...) // one may come or go between
+		out := make([]nodewire.Partition, len(parts))
 		for i, p := range parts {
 			out[i] = nodewire.Partition{ID: p.ID, GPUs: p.Cards, Foreign: p.Active && !slices.Contains(ours, p.ID)}
 			for _, c := range p.Cards {
