@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/tenon-cloud/tenon/internal/device/host"
+	"github.com/tenon-cloud/tenon/internal/device/nvml/simnvml"
 	"github.com/tenon-cloud/tenon/internal/nodewire"
 )
 
@@ -99,4 +101,25 @@ func TestAnIllCardKeepsNoOtherFromBeingCut(t *testing.T) {
 	if g := w.mustGPU(far); len(g.Slices) != 0 || g.State != nodewire.GPUReady || g.Mode != "mig" {
 		t.Errorf("%+v", g)
 	}
+}
+
+// A slice that the driver does not destroy holds up its release, and nobody else's
+// vGPU gets it as it was.
+func TestAVGPUWhoseSliceStaysIsNotReleased(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a100-vgpu", vgpuHost())
+	w.wish(nodewire.Card{PCIAddress: other, Mode: "vgpu"})
+	w.prepare(vm("inst-a", 1, w.backed(other, "1g", 6, 7)))
+	d := w.cfg.Driver.(boundDriver)
+	d.Fail(simnvml.Destroy, 100, errors.New("insufficient permissions"))
+	if err := w.b.Release(context.Background(), "inst-a", 1); err == nil || errors.Is(err, host.ErrBusy) || !strings.Contains(err.Error(), "insufficient permissions") {
+		t.Error(err)
+	}
+	w.refused(vm("inst-b", 1, w.backed(other, "1g", 6, 7)), false)
+	d.Fail(simnvml.Destroy, 0, nil)
+	w.release("inst-a", 1)
+	if g := w.mustGPU(other); len(g.Slices) != 0 {
+		t.Errorf("%+v", g.Slices)
+	}
+	w.prepare(vm("inst-b", 1, w.backed(other, "1g", 6, 7)))
 }

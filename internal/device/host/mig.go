@@ -88,6 +88,7 @@ func spell(p nodewire.Place) string {
 type MIGPlan struct {
 	Steps   []MIGStep
 	Reasons []string // what stands in the way of the wish
+	Busy    bool     // a slice that is to go is used
 }
 
 func (p *MIGPlan) block(format string, args ...any) {
@@ -174,6 +175,7 @@ func planLayout(plan *MIGPlan, wish MIGWish, r MIGReading, mine map[int]nodewire
 		if user := userOf(r.Card, i.ID); user != nil || i.Computes > 0 && slices.Contains(wish.Held, p) {
 			if user != nil {
 				plan.block("%s stays: %s uses it", spell(p), user)
+				plan.Busy = true
 			}
 			there[p] = true
 			continue

@@ -27,6 +27,7 @@ type MIGResult struct {
 	Slices  []nodewire.Slice // owners are not filled in
 	Missing []nodewire.Place // of the wish
 	Wish    string           // why it is not as wished; empty: it is
+	Busy    bool             // something uses what was to go
 }
 
 // ApplyMIG brings a card to its wish, one step at a time. After each it looks
@@ -36,7 +37,7 @@ type MIGResult struct {
 // use it.
 func ApplyMIG(ctx context.Context, d Driver, ledger MIGLedger, boot, card string, wish MIGWish) (MIGResult, error) {
 	var failures []string
-	tried := map[MIGStep]bool{}
+	busy, tried := false, map[MIGStep]bool{}
 	for {
 		r, err := ReadMIG(ctx, d, card)
 		if err != nil {
@@ -45,7 +46,9 @@ func ApplyMIG(ctx context.Context, d Driver, ledger MIGLedger, boot, card string
 		plan := PlanMIG(wish, r, ledger.Owned(card), boot)
 		next := slices.IndexFunc(plan.Steps, func(s MIGStep) bool { return !tried[s] && !blockedNow(s, r) })
 		if next < 0 {
-			return finish(ledger, boot, card, wish, r, append(failures, plan.Reasons...))
+			out, err := finish(ledger, boot, card, wish, r, append(failures, plan.Reasons...))
+			out.Busy = busy || plan.Busy
+			return out, err
 		}
 		step := plan.Steps[next]
 		tried[step] = true
@@ -57,7 +60,7 @@ func ApplyMIG(ctx context.Context, d Driver, ledger MIGLedger, boot, card string
 			if errors.As(err, &disk) {
 				return MIGResult{}, fmt.Errorf("%s on %s: %w", step, card, err)
 			}
-			failures = append(failures, fmt.Sprintf("%s: %v", step, err))
+			failures, busy = append(failures, fmt.Sprintf("%s: %v", step, err)), busy || errors.Is(err, ErrBusy)
 		}
 	}
 }

@@ -96,7 +96,7 @@ func (b *Board) takeBack(ctx context.Context, id string, place int, p part) (v v
 	case p.Mediated != nil:
 		return v, false, b.removeMediated(ctx, *p.Mediated)
 	case p.Virtual != nil && p.Slice != nil:
-		return v, false, b.takeBacked(ctx, p)
+		return v, false, b.takeBacked(ctx, id, p)
 	case p.Virtual != nil:
 		return v, false, b.clearVirtual(ctx, *p.Virtual)
 	case p.Slice != nil:
@@ -120,7 +120,11 @@ func (b *Board) destroySlice(ctx context.Context, p part) error {
 	}
 	for _, s := range r.Slices {
 		if !s.Foreign && s.SlotStart < p.Slice.SlotEnd && p.Slice.SlotStart < s.SlotEnd && s.Profile == p.Slice.Profile {
-			return fmt.Errorf("destroy slice %s on %s: %w: %s", spell(*p.Slice), p.Card, ErrBusy, r.Wish)
+			err := errors.New(r.Wish)
+			if r.Busy {
+				err = fmt.Errorf("%w: %s", ErrBusy, r.Wish)
+			}
+			return fmt.Errorf("destroy slice %s on %s: %w", spell(*p.Slice), p.Card, err)
 		}
 	}
 	return nil

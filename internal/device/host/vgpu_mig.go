@@ -241,8 +241,9 @@ func (b *Board) makeBacked(ctx context.Context, p part) (pci.Function, error) {
 }
 
 // takeBacked ends the vGPU, and then its slice. Of a fixed layout the slice stays.
-// One that another's vGPU got when two were free at once stays until that is gone.
-func (b *Board) takeBacked(ctx context.Context, p part) error {
+// One that another's vGPU got when two were free at once stays until that is gone;
+// that nobody else can have got is not released before it is gone.
+func (b *Board) takeBacked(ctx context.Context, id string, p part) error {
 	if err := b.clearVirtual(ctx, *p.Virtual); err != nil {
 		return err
 	}
@@ -250,9 +251,21 @@ func (b *Board) takeBacked(ctx context.Context, p part) error {
 		return nil
 	}
 	err := b.destroySlice(ctx, p)
-	if errors.Is(err, ErrBusy) && ctx.Err() == nil {
+	if errors.Is(err, ErrBusy) && b.othersLike(id, p) && ctx.Err() == nil {
 		b.cfg.Log.Warn("a slice stays until its vGPU is gone", "card", p.Card, "slice", spell(*p.Slice), "error", err)
 		return nil
 	}
 	return err
+}
+
+// othersLike: another guest's vGPU on the card has a slice as this one.
+func (b *Board) othersLike(id string, p part) bool {
+	for other, h := range b.ledger.read().Holds {
+		if other != id && slices.ContainsFunc(h.Parts, func(q part) bool {
+			return q.Card == p.Card && q.Virtual != nil && q.Slice != nil && q.Slice.Profile == p.Slice.Profile
+		}) {
+			return true
+		}
+	}
+	return false
 }
