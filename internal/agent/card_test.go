@@ -150,6 +150,25 @@ func TestContactDoesNotWaitForCards(t *testing.T) {
 	})
 }
 
+// TestAStartThatTakesItsHostDownIsCounted: it is no new start at the next boot, but
+// an end that the control plane counts.
+func TestAStartThatTakesItsHostDownIsCounted(t *testing.T) {
+	t.Parallel()
+	bubble(t, fake.Options{}, func(t *testing.T, w *world, n *node) {
+		w.dies = true
+		mustAssign(t, n, assignment("e", 1, withDevice(w, container("inst_1", 1))))
+		<-n.done
+		w.dies, w.boot, w.did = false, "boot-2", nil
+		n2 := w.start(t, &fuse{})
+		pass(time.Minute)
+		expect(t, n2, "inst_1", nodewire.GuestFailed, nodewire.ReasonRebooted)
+		if strings.Contains(strings.Join(w.did, " "), "start") {
+			t.Error("it was started again")
+		}
+		n2.end()
+	})
+}
+
 func TestAnAssignmentWithBadCardsIsRefused(t *testing.T) {
 	t.Parallel()
 	bubble(t, fake.Options{}, func(t *testing.T, _ *world, n *node) {

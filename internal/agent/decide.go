@@ -87,6 +87,8 @@ func decideRunning(v view) (action, *ending) {
 			State: nodewire.GuestFailed, Reason: nodewire.ReasonFenced, RanForSeconds: ran(v),
 			Message: fmt.Sprintf("its node had no contact with the control plane for %d s and ended it", v.want.StopAfterSeconds),
 		}
+	case rebooted(v) && v.rec.RunBoot == "":
+		return actEnd, lostWith(v, nodewire.ReasonRebooted, "its node was booted again while it started")
 	case rebooted(v):
 		return actEnd, lostWith(v, nodewire.ReasonRebooted, "its node was booted again while it ran")
 	case v.guest == nil && v.rec.RunGeneration != 0 && v.rec.counts(v.rec.RunGeneration) == v.want.Generation:
@@ -121,10 +123,14 @@ func killedUnwatched(v view) bool {
 	return g.ExitCode == 137 && !g.OOMKilled && (g.ExitedAt.IsZero() || g.ExitedAt.Before(v.since))
 }
 
-// rebooted: it ran in another boot of this host, which no process outlives, or was
-// shut down for one. What the engine still has of it, if anything, is no run.
+// rebooted: it ran, or was being started, in another boot of this host, which no
+// process outlives, or was shut down for one. What the engine still has of it, if anything, is no run.
 func rebooted(v view) bool {
-	return (v.rec.Halted || v.rec.RunBoot != "" && v.rec.RunBoot != v.boot) && (v.guest == nil || v.guest.State != hypervisor.Running)
+	began := v.rec.RunBoot
+	if began == "" {
+		began = v.rec.StartBoot
+	}
+	return (v.rec.Halted || began != "" && began != v.boot) && (v.guest == nil || v.guest.State != hypervisor.Running)
 }
 
 func interrupted(v view) *ending {

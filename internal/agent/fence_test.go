@@ -175,7 +175,7 @@ func TestNothingStartsAfterARebootWithoutContact(t *testing.T) {
 		}
 		if err := l.update(func(s *state) error {
 			rec := s.Records["inst_1"]
-			rec.RunGeneration, rec.RunBoot = 0, ""
+			rec.RunGeneration, rec.RunBoot, rec.StartBoot = 0, "", ""
 			s.Records["inst_1"] = rec
 			return nil
 		}); err != nil {

@@ -141,6 +141,7 @@ type world struct {
 	base   time.Time // of the boot
 	store  *volume.Memory
 	dog    Watchdog
+	dies   bool          // the host, with each start of a guest
 	leaves bool          // the host goes down with the agent
 	gone   string        // address of a card that the host no longer shows
 	slow   time.Duration // that the board takes to end what was interrupted
@@ -270,6 +271,13 @@ func (d *fusedDriver) Prepare(ctx context.Context, spec hypervisor.Spec, p hyper
 
 func (d *fusedDriver) Start(ctx context.Context, spec hypervisor.Spec) (g hypervisor.Guest, err error) {
 	d.w.note("start")
+	if d.w.dies {
+		d.f.mu.Lock()
+		d.f.blown = true
+		d.f.mu.Unlock()
+		d.f.kill()
+		return g, errCrashed
+	}
 	err = d.f.effect(func() error { g, err = d.Engine.Start(ctx, spec); return err })
 	return g, err
 }

@@ -61,9 +61,12 @@ type record struct {
 	Earlier []int64 `json:"earlier,omitempty"` // epochs that may still hold something
 	// RunGeneration and RunBoot say which start was seen to succeed: a guest of
 	// that generation that is no longer there has been lost.
-	RunGeneration int64   `json:"run_generation,omitempty"`
-	RunBoot       string  `json:"run_boot,omitempty"`
-	End           *ending `json:"end,omitempty"` // the run's end, once it is decided
+	RunGeneration int64  `json:"run_generation,omitempty"`
+	RunBoot       string `json:"run_boot,omitempty"`
+	// StartBoot is the boot in which its devices and its guest were last about to
+	// be made: what takes its host down may do so within that.
+	StartBoot string  `json:"start_boot,omitempty"`
+	End       *ending `json:"end,omitempty"` // the run's end, once it is decided
 	// Halted: it was shut down since its host went down, which is no end that it
 	// chose, also where the kernel stays (a soft reboot).
 	Halted bool `json:"halted,omitempty"`

@@ -56,6 +56,9 @@ func (w *worker) make(ctx context.Context, v view) error {
 	w.change(func(p *published) { p.state, p.progress, p.message, p.reason = nodewire.GuestStarting, nil, "", "" })
 	dog.Reset(w.a.t.StepTimeout)
 	prepared := time.Now()
+	if err := w.noteStart(v); err != nil {
+		return err
+	}
 	if len(v.want.Devices) > 0 {
 		dog.Stop() // the wait for the cards has a limit of its own
 		if err := w.awaitCards(ctx); err != nil {
@@ -152,6 +155,23 @@ func (w *worker) watch(v view) error {
 		w.showRunning(v.guest, v.want)
 	}
 	return err
+}
+
+// noteStart records that a guest is about to be started, before anything of that
+// is done.
+func (w *worker) noteStart(v view) error {
+	if v.rec.StartBoot == w.a.cfg.Host.BootID {
+		return nil
+	}
+	return w.a.ledger.update(func(s *state) error {
+		rec, ok := s.Records[w.id]
+		if !ok || rec.Epoch != v.rec.Epoch {
+			return errSuperseded
+		}
+		rec.StartBoot = w.a.cfg.Host.BootID
+		s.Records[w.id] = rec
+		return nil
+	})
 }
 
 func (w *worker) noteRun(v view) error {

@@ -25,7 +25,7 @@ func (s *step) rebooted(o postgres.Observation, ended, now time.Time, data map[s
 		in.Desired != cloud.DesiredRunning || in.State != cloud.StateRunning && in.State != cloud.StateStarting {
 		return false
 	}
-	if in.StartedAt == nil || ended.Sub(*in.StartedAt) >= rebootSoon {
+	if in.StartedAt != nil && ended.Sub(*in.StartedAt) >= rebootSoon { // one that was not seen to run may have done it at once
 		in.Reboots = 0
 	}
 	if in.Reboots >= mostReboots {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tenon-cloud/tenon/internal/cloud"
 	"github.com/tenon-cloud/tenon/internal/looptest"
+	"github.com/tenon-cloud/tenon/internal/nodewire"
 	"github.com/tenon-cloud/tenon/internal/postgres"
 )
 
@@ -151,6 +152,24 @@ func TestANodeThatWasLostAndBooted(t *testing.T) {
 	}
 	if time.Since(looptest.One[time.Time](t, w, `SELECT started_at FROM instance`)) > time.Minute {
 		t.Error("it counts as started with its first run")
+	}
+	w.Check(t)
+}
+
+// TestAStartThatTakesItsHostDownCounts though nobody saw it run.
+func TestAStartThatTakesItsHostDownCounts(t *testing.T) {
+	t.Parallel()
+	w, l, m, id := runningVM(t, cloud.StopReleases)
+	m.Guests[id].Boots = true
+	dies := func() bool {
+		if g := m.Guests[id]; g != nil && g.Epoch > 1 && g.State == nodewire.GuestStarting {
+			g.Boots = true
+		}
+		return w.State(t, id) == cloud.StateFailed
+	}
+	l.Until(t, "it is given up", dies, m)
+	if got := looptest.One[int64](t, w, `SELECT epoch FROM instance WHERE id = $1`, id); got != 4 {
+		t.Errorf("it came to epoch %d", got)
 	}
 	w.Check(t)
 }

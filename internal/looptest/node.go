@@ -164,6 +164,10 @@ func (g *Guest) step(state cloud.InstanceState) {
 		case nodewire.GuestPending:
 			g.State = nodewire.GuestStarting
 		case nodewire.GuestStarting:
+			if g.Boots { // within its start
+				g.State, g.ended = nodewire.GuestFailed, time.Now()
+				return
+			}
 			g.State, g.started = nodewire.GuestRunning, time.Now()
 		case nodewire.GuestRunning:
 			if g.Boots {
