@@ -24,6 +24,7 @@ type lab struct {
 	only            []string
 
 	passed, failed int
+	panics         int
 	addresses      map[string]string // by port of the topology: the function below it
 	original       map[string]string // by function: the driver that it had when the host came up
 }
@@ -89,6 +90,8 @@ func (l *lab) collect(work string) {
 	}
 }
 
+const firstPart = "boot and enrolment"
+
 // checks makes all of them, in the order in which one needs another.
 func (l *lab) checks(ctx context.Context) {
 	fmt.Printf("cloud %s, seed %d, %d kills\n", l.cloud.ID, l.seed, l.kills)
@@ -96,7 +99,7 @@ func (l *lab) checks(ctx context.Context) {
 		name string
 		do   func(context.Context) error
 	}{
-		{"boot and enrolment", l.enrol},
+		{firstPart, l.enrol},
 		{"inventory", l.inventory},
 		{"offers", l.offer},
 		{"passthrough", l.passthrough},
@@ -105,10 +108,10 @@ func (l *lab) checks(ctx context.Context) {
 		{"kills", l.killing},
 		{"upgrade and reboot", l.upgrade},
 	} {
-		if l.only != nil && !slices.Contains(l.only, part.name) && (l.joined || part.name != "boot and enrolment") {
+		if l.only != nil && !slices.Contains(l.only, part.name) && (l.joined || part.name != firstPart) {
 			continue
 		}
-		if err := l.phase(ctx, part.name, part.do); err != nil {
+		if err := l.part(ctx, part.name, part.do); err != nil {
 			return
 		}
 	}

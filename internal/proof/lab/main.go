@@ -77,6 +77,9 @@ func (l *lab) run(ctx context.Context, state, images, work string, leave, join b
 	if ctx.Err() != nil {
 		fmt.Println("interrupted")
 	}
+	if l.panics > 0 {
+		fmt.Printf("%d parts were made again after the emulated host had panicked\n", l.panics)
+	}
 	fmt.Printf("%d passed, %d failed\n", l.passed, l.failed)
 	if bad || l.passed == 0 {
 		return 1
