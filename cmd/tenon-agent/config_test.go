@@ -52,7 +52,7 @@ func TestGPUsToAllow(t *testing.T) {
 // TestTheHostsOwnBoard opens on this machine, whatever it has.
 func TestTheHostsOwnBoard(t *testing.T) {
 	t.Parallel()
-	b, err := openHostBoard(t.Context(), config{stateDir: t.TempDir(), runDir: t.TempDir()}, "boot", slog.New(slog.DiscardHandler))
+	b, err := openHostBoard(config{stateDir: t.TempDir(), runDir: t.TempDir()}, "boot", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,11 +51,9 @@ func openHostBoard(c config, bootID string, log *slog.Logger) (*host.Board, erro
 		Sys: sys, Options: pci.Options{Allow: c.gpuAllow.ids}, Parents: c.gpuAllow.parents, StateDir: filepath.Join(c.stateDir, "board"), BootID: bootID,
 		SinceBoot: watchdog.SinceBoot, Holders: host.ProcHolders("/proc"), Log: log,
 	}
-	if cfg.Driver, err = nvml.Open(); err != nil {
-		cfg.Driver = nil
+	cfg.CDI = nvml.CDI{Dir: cdiDir(c), Kind: "tenon.nvidia/gpu", Log: log}
+	if cfg.Driver, err = nvml.Open(); err != nil { // until it answers, the cards that it has are unknown
 		log.Info("containers get no GPUs here: NVIDIA's driver can't be asked", "why", err)
-	} else {
-		cfg.CDI = nvml.CDI{Dir: cdiDir(c), Kind: "tenon.nvidia/gpu", Log: log}
 	}
 	if fabric, err := host.FindFmpm(); err == nil {
 		cfg.Fabric = fabric

@@ -123,3 +123,39 @@ func TestAVGPUWhoseSliceStaysIsNotReleased(t *testing.T) {
 	}
 	w.prepare(vm("inst-b", 1, w.backed(other, "1g", 6, 7)))
 }
+
+// An agent may start before its vendor's driver can be asked: until then a card
+// that the driver has is neither whole nor clean.
+func TestUntilTheDriverAnswersItsCardsAreUnknown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a100", twoA100())
+	d := w.cfg.Driver.(boundDriver)
+	w.wish(nodewire.Card{PCIAddress: far, Mode: "mig"})
+	w.prepare(vm("inst-a", 1, w.wholes(near)...))
+	d.Change(near, func(c *host.DriverCard) {
+		c.MIG.Current, c.MIG.Pending, c.ECC.Current, c.ECC.Pending = true, true, false, false
+	})
+	cut := w.slice(far, "1g", 0, 1)
+	for _, driver := range []host.Driver{host.NoDriver{}, w.cfg.Driver} { // none for good, and one that comes later
+		d.Down(true)
+		w.cfg.Driver = driver
+		w.open()
+		w.wants(far, nodewire.GPUUnknown, "no driver")
+		w.refused(vm("inst-b", 1, nodewire.Device{GPUUUID: cut.GPUUUID, Mode: "whole", Profile: "whole", SlotStart: 0, SlotEnd: 8}), false, "unknown")
+		w.release("inst-a", 1)
+		if g := w.mustGPU(near); g.State == nodewire.GPUReady {
+			t.Errorf("what its tenant left is handed on: %+v", g)
+		}
+	}
+	d.Down(false)
+	if g := w.mustGPU(far); g.State != nodewire.GPUReady || g.Mode != "mig" {
+		t.Errorf("%+v", g)
+	}
+	w.prepare(container("inst-b", 1, cut))
+	w.wish(nodewire.Card{PCIAddress: far, Mode: "mig"}, nodewire.Card{PCIAddress: near, Recover: 1})
+	w.wants(near, nodewire.GPUReady)
+	list, err := d.Cards(t.Context())
+	if err != nil || len(list) != 2 || list[0].MIG.Current || !list[0].ECC.Current {
+		t.Errorf("%+v (%v)", list, err)
+	}
+}

@@ -39,7 +39,7 @@ type Config struct {
 	// Parents are names of parents of mediated devices that are no PCI functions
 	// and that an operator offers, such as mtty in a lab.
 	Parents    []string
-	Driver     Driver // nil: none; VMs get whole cards and vGPUs all the same
+	Driver     Driver // nil: no card is a driver's that can be asked, whatever has it; one that may answer later is not nil
 	DriverName string // of the kernel's module that it stands on; empty: nvidia
 	Fabric     Fabric // nil: none
 	CDI        CDI    // nil: containers get no cards

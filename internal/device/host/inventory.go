@@ -69,11 +69,12 @@ func (b *Board) look(ctx context.Context) (*scan, error) {
 	listed, driverErr := b.driverCards(ctx)
 	holds := b.ledger.read().Holds
 	s.foreign = b.anyForeign(ctx, inv, holds)
-	known, shown := b.ledger.read().Cards, false
+	known, shown, others := b.ledger.read().Cards, false, false
 	for _, c := range inv.Cards {
 		address := c.Function.Address.String()
 		v := &view{card: c, made: madeOn(inv, c)}
 		s.cards[address] = v
+		others = others || c.Function.Driver != b.cfg.DriverName && ownerOf(holds, address, func(part) bool { return true }) == ""
 		if d, ok := listed[address]; ok {
 			v.driver, shown = &d, true
 		} else if b.cfg.Driver != nil && c.Function.Driver == b.cfg.DriverName && !c.Function.Dead {
@@ -86,8 +87,8 @@ func (b *Board) look(ctx context.Context) (*scan, error) {
 		}
 		b.describe(ctx, s, v, holds)
 	}
-	// One card that its driver lost says nothing of the others.
-	s.silent = s.driverErr != nil && !shown
+	// One card that its driver lost says nothing of the others, nor of other drivers'.
+	s.silent = s.driverErr != nil && !shown && !others
 	return s, nil
 }
 

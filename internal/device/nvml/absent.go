@@ -15,7 +15,7 @@ const Built = false
 
 // Open fails: there is no way to the library without cgo.
 func Open() (host.Driver, error) {
-	return nil, fmt.Errorf("load NVIDIA's management library: this agent was built without cgo; build it where gcc is installed: %w", host.ErrNoDriver)
+	return host.NoDriver{}, fmt.Errorf("load NVIDIA's management library: this agent was built without cgo; build it where gcc is installed: %w", host.ErrNoDriver)
 }
 
 // CDI writes no specs without the library.

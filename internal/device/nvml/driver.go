@@ -39,12 +39,15 @@ type Driver struct {
 
 var _ host.Driver = (*Driver)(nil)
 
-// Open loads the library; host.ErrNoDriver when there is none.
-func Open() (host.Driver, error) {
-	d := newDriver(nvml.New())
+// Open loads the library; host.ErrNoDriver when there is none. The driver is one in
+// either case: what it is asked later tries anew, since the kernel's module may be
+// loaded after us.
+func Open() (host.Driver, error) { return opening(newDriver(nvml.New())) }
+
+func opening(d *Driver) (host.Driver, error) {
 	done, err := d.use()
 	if err != nil {
-		return nil, err
+		return d, err
 	}
 	done()
 	return d, nil

@@ -404,3 +404,22 @@ func TestAModeThatCanNotBeReadIsNotOff(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A library or a module that comes after the agent is found by the next question.
+func TestALibraryThatComesLaterIsFound(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "00000000:3B:00.0")
+	well := b.InitFunc
+	b.InitFunc = func() nvml.Return { return nvml.ERROR_DRIVER_NOT_LOADED }
+	d, err := opening(b.d)
+	if !errors.Is(err, host.ErrNoDriver) || d == nil {
+		t.Fatal(d, err)
+	}
+	if list, err := d.Cards(t.Context()); !errors.Is(err, host.ErrNoDriver) || len(list) > 0 {
+		t.Errorf("%+v (%v)", list, err)
+	}
+	b.InitFunc = well
+	if list, err := d.Cards(t.Context()); err != nil || len(list) != 1 {
+		t.Errorf("%+v (%v)", list, err)
+	}
+}
