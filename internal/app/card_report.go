@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -67,7 +68,7 @@ func pciIDs(s string) string {
 
 // incidentsSaid are the faults of a report, as far as they make sense.
 func incidentsSaid(r nodewire.Report) (out []postgres.IncidentSaid) {
-	for _, x := range bounded(r.Incidents, incidentsKept) {
+	for _, x := range bounded(foremost(r.Incidents), incidentsKept) {
 		at, err := cloud.ParsePCIAddress(x.PCIAddress)
 		action := x.Action
 		switch action {
@@ -86,6 +87,35 @@ func incidentsSaid(r nodewire.Report) (out []postgres.IncidentSaid) {
 		out = append(out, said)
 	}
 	return out
+}
+
+// foremost puts the worst incidents first, then the newest of each card in turn: no
+// tenant's many hide another's.
+func foremost(list []nodewire.Incident) []nodewire.Incident {
+	weight := map[string]int{nodewire.ActionNeedsReset: 1, nodewire.ActionOut: 2}
+	type ranked struct {
+		nodewire.Incident
+		rank int // among those of its card and weight
+	}
+	out := make([]ranked, len(list))
+	for i, x := range list {
+		out[i].Incident = x
+	}
+	slices.SortStableFunc(out, func(a, b ranked) int { return cmp.Compare(a.AgeSeconds, b.AgeSeconds) })
+	seen := map[string]int{}
+	for i, x := range out {
+		key := x.PCIAddress + " " + x.Action
+		out[i].rank = seen[key]
+		seen[key]++
+	}
+	slices.SortStableFunc(out, func(a, b ranked) int {
+		return cmp.Or(cmp.Compare(weight[b.Action], weight[a.Action]), cmp.Compare(a.rank, b.rank))
+	})
+	sorted := make([]nodewire.Incident, len(out))
+	for i, x := range out {
+		sorted[i] = x.Incident
+	}
+	return sorted
 }
 
 // excludedSaid are the functions that a report leaves out, once each.
