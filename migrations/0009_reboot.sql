@@ -173,3 +173,11 @@ BEGIN
     GRANT EXECUTE ON FUNCTION fleet_partitions() TO tenon_api, tenon_system;
 END $$;
 -- +goose StatementEnd
+
+-- A fault that gets worse is told of again.
+GRANT UPDATE (kind, xid, action, message, told) ON gpu_incident TO tenon_node;
+
+-- Who held a card is forgotten in time.
+CREATE POLICY expire ON gpu_stay FOR DELETE TO tenon_system USING (true);
+GRANT DELETE ON gpu_stay TO tenon_system;
+CREATE INDEX gpu_stay_ended ON gpu_stay (ended_at) WHERE ended_at IS NOT NULL;

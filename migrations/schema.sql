@@ -1222,6 +1222,8 @@ CREATE INDEX gpu_incident_untold ON public.gpu_incident USING btree (node_id, id
 
 CREATE INDEX gpu_node ON public.gpu USING btree (node_id);
 
+CREATE INDEX gpu_stay_ended ON public.gpu_stay USING btree (ended_at) WHERE (ended_at IS NOT NULL);
+
 CREATE INDEX gpu_stay_gpu ON public.gpu_stay USING btree (gpu_id, started_at, id);
 
 CREATE INDEX gpu_stay_instance ON public.gpu_stay USING btree (instance_id);
@@ -1458,6 +1460,8 @@ ALTER TABLE public.app_user ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.audit ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.event ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY expire ON public.gpu_stay FOR DELETE TO tenon_system USING (true);
 
 ALTER TABLE public.gpu ENABLE ROW LEVEL SECURITY;
 
@@ -1968,6 +1972,16 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.gpu_incident TO tenon_system;
 GRANT SELECT ON TABLE public.gpu_incident TO tenon_api;
 GRANT SELECT,INSERT ON TABLE public.gpu_incident TO tenon_node;
 
+GRANT UPDATE(kind) ON TABLE public.gpu_incident TO tenon_node;
+
+GRANT UPDATE(xid) ON TABLE public.gpu_incident TO tenon_node;
+
+GRANT UPDATE(action) ON TABLE public.gpu_incident TO tenon_node;
+
+GRANT UPDATE(message) ON TABLE public.gpu_incident TO tenon_node;
+
+GRANT UPDATE(told) ON TABLE public.gpu_incident TO tenon_node;
+
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.gpu_partition TO tenon_system;
 GRANT SELECT ON TABLE public.gpu_partition TO tenon_api;
 GRANT SELECT,INSERT,DELETE ON TABLE public.gpu_partition TO tenon_node;
@@ -1977,7 +1991,7 @@ GRANT UPDATE(gpus) ON TABLE public.gpu_partition TO tenon_node;
 GRANT UPDATE(not_ours) ON TABLE public.gpu_partition TO tenon_node;
 
 GRANT SELECT ON TABLE public.gpu_stay TO tenon_api;
-GRANT SELECT ON TABLE public.gpu_stay TO tenon_system;
+GRANT SELECT,DELETE ON TABLE public.gpu_stay TO tenon_system;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.idempotency TO tenon_system;
 GRANT SELECT,INSERT ON TABLE public.idempotency TO tenon_api;

@@ -13,6 +13,9 @@ import (
 // incidentsKept is how long a fault of a card is remembered.
 const incidentsKept = 180 * 24 * time.Hour
 
+// staysKept is how long it is remembered who held a card, once that has ended.
+const staysKept = 2 * 365 * 24 * time.Hour
+
 // incidents tells instances of faults of what they hold: of one that their own
 // program made, and of a card that is out.
 func (l *Lifecycle) incidents(ctx context.Context) error {

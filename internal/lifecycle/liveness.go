@@ -95,13 +95,16 @@ func waitsFor(was postgres.Standing, f postgres.FenceFacts) string {
 func lostKey(id cloud.NodeID) string { return fmt.Sprintf("node:%s:lost", id) }
 
 // Clean deletes what has expired: answers kept for repeated requests, and
-// sessions.
+// sessions, and what is known of cards from long ago.
 func (l *Lifecycle) Clean(ctx context.Context) error {
 	return ended(l.cfg.Leader.In(ctx, func(tx *postgres.Tx) error {
 		if _, err := postgres.IdempotencyPrune(ctx, tx, answersKept); err != nil {
 			return err
 		}
 		if err := postgres.IncidentsExpire(ctx, tx, incidentsKept); err != nil {
+			return err
+		}
+		if err := postgres.GPUStaysExpire(ctx, tx, staysKept); err != nil {
 			return err
 		}
 		_, err := postgres.SessionPrune(ctx, tx)

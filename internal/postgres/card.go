@@ -74,6 +74,12 @@ func GPUStayList(ctx context.Context, q Querier, card cloud.GPUID, before *cloud
 	return out, wrap("list a card's holders", err)
 }
 
+// GPUStaysExpire forgets who held a card long ago.
+func GPUStaysExpire(ctx context.Context, q Querier, after time.Duration) error {
+	_, err := q.Exec(ctx, `DELETE FROM gpu_stay WHERE ended_at < now() - $1::interval`, after)
+	return wrap("forget cards' holders", err)
+}
+
 // AssignedCard is what a card of a node is to be.
 type AssignedCard struct {
 	PCIAddress string

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/tenon-cloud/tenon/internal/cloud"
 	"github.com/tenon-cloud/tenon/internal/looptest"
@@ -190,6 +191,57 @@ func TestIncidentsAreOperatorsAndOnce(t *testing.T) {
 	})
 	if postgres.Code(err) != "42501" {
 		t.Errorf("a node wished for a card: %v", err)
+	}
+}
+
+// A fault that gets worse is told of again, once; one that is said to be less isn't.
+func TestAFaultThatGetsWorseIsToldAgain(t *testing.T) {
+	t.Parallel()
+	w := looptest.New(t)
+	n := w.Node(t, 8, 8192, "h100-80gb", cloud.ModeWhole, 1)
+	say := func(action string, xid int) (news bool) {
+		t.Helper()
+		err := w.DB.InNode(t.Context(), n.ID, func(tx *postgres.Tx) (err error) {
+			x := postgres.IncidentSaid{PCIAddress: "0000:01:00.0", Incident: cloud.Incident{ID: "x-1", Kind: "xid", XID: xid, Action: action}}
+			news, err = postgres.IncidentsReported(t.Context(), tx, n.ID, []postgres.IncidentSaid{x})
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return news
+	}
+	untold := func() string {
+		return looptest.One[string](t, w, `SELECT format('%s %s %s', action, xid, told) FROM gpu_incident`)
+	}
+	say(cloud.IncidentNone, 31)
+	w.Exec(t, `UPDATE gpu_incident SET told = true`)
+	if !say(cloud.IncidentOut, 154) || untold() != "out 154 f" {
+		t.Errorf("worse: it is %s", untold())
+	}
+	w.Exec(t, `UPDATE gpu_incident SET told = true`)
+	if say(cloud.IncidentOut, 154) || say(cloud.IncidentNone, 31) || untold() != "out 154 t" {
+		t.Errorf("no worse: it is %s", untold())
+	}
+}
+
+// Who held a card is kept for years, and while it is held.
+func TestACardsHoldersAreForgottenInTime(t *testing.T) {
+	t.Parallel()
+	w := looptest.New(t)
+	n := w.Node(t, 8, 8192, "h100-80gb", cloud.ModeWhole, 2)
+	id := w.MustCreate(t, looptest.Whole(1))
+	for i, ended := range []string{"now() - interval '3 years'", "now() - interval '1 year'", "NULL"} {
+		w.Exec(t, `INSERT INTO gpu_stay (gpu_id, gpu_uuid, claim_id, org_id, project_id, instance_id, epoch, mode, geometry, model, profile, slots, started_at, ended_at)
+			SELECT $1, 'GPU-1', gen_random_uuid(), org_id, project_id, id, $3::int, 'whole', 'mig8', 'h100-80gb', 'whole', '[0,8)', now() - interval '4 years', `+ended+`
+			FROM instance WHERE id = $2`, n.Cards[0], id, i)
+	}
+	err := w.DB.InSystem(t.Context(), func(tx *postgres.Tx) error { return postgres.GPUStaysExpire(t.Context(), tx, 2*365*24*time.Hour) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := looptest.One[string](t, w, `SELECT string_agg(epoch::text, ' ' ORDER BY epoch) FROM gpu_stay`); got != "1 2" {
+		t.Errorf("left are %s", got)
 	}
 }
 

@@ -17,7 +17,8 @@ type IncidentSaid struct {
 }
 
 // IncidentsReported keeps faults of a node's cards, as tenon_node: each once,
-// however often it is told. An instance that isn't on the node is not named.
+// however often it is told, and told of again when it got worse. An instance that
+// isn't on the node is not named.
 func IncidentsReported(ctx context.Context, q Querier, node cloud.NodeID, list []IncidentSaid) (added bool, err error) {
 	if len(list) == 0 {
 		return false, nil
@@ -29,10 +30,11 @@ func IncidentsReported(ctx context.Context, q Querier, node cloud.NodeID, list [
 			instance = x.InstanceID
 		}
 		b.Queue(`
-			INSERT INTO gpu_incident (node_id, id, gpu_id, kind, xid, action, message, instance_id, at)
+			INSERT INTO gpu_incident AS x (node_id, id, gpu_id, kind, xid, action, message, instance_id, at)
 			SELECT $1, $2, g.id, $4, $5, $6, $7, (SELECT i.id FROM instance i WHERE i.id = $8 AND i.node_id = $1), now() - $9::interval
 			FROM gpu g WHERE g.node_id = $1 AND g.pci_address = $3
-			ON CONFLICT (node_id, id) DO NOTHING`,
+			ON CONFLICT (node_id, id) DO UPDATE SET kind = excluded.kind, xid = excluded.xid, action = excluded.action, message = excluded.message, told = false
+			WHERE array_position(ARRAY['none', 'needs_reset', 'out'], x.action) < array_position(ARRAY['none', 'needs_reset', 'out'], excluded.action)`,
 			node, x.ID, x.PCIAddress, x.Kind, x.XID, x.Action, x.Message, instance, x.Age).Exec(noting(&added))
 	}
 	return added, wrap("keep incidents", q.SendBatch(ctx, b).Close())
