@@ -30,6 +30,9 @@ type view struct {
 	boot  string             // of this host's present run
 	since time.Time          // when this agent began to watch
 	proof time.Time          // when the agent before it last lived; zero: not known
+	// booted is when this host's present run began, by the clock as it is now; zero:
+	// not known.
+	booted time.Time
 	// stray: another run of it, from before a restore, is here and stays.
 	stray bool
 	// fenced: the control plane was not heard of for longer than this instance may
@@ -126,11 +129,15 @@ func killedUnwatched(v view) bool {
 // rebooted: it ran, or was being started, in another boot of this host, which no
 // process outlives, or was shut down for one. What the engine still has of it, if anything, is no run.
 func rebooted(v view) bool {
-	began := v.rec.RunBoot
-	if began == "" {
-		began = v.rec.StartBoot
+	return (v.rec.Halted || began(v) != "" && began(v) != v.boot) && (v.guest == nil || v.guest.State != hypervisor.Running)
+}
+
+// began is the boot that it last ran in or, if it never did, was to be started in.
+func began(v view) string {
+	if v.rec.RunBoot != "" {
+		return v.rec.RunBoot
 	}
-	return (v.rec.Halted || began != "" && began != v.boot) && (v.guest == nil || v.guest.State != hypervisor.Running)
+	return v.rec.StartBoot
 }
 
 func interrupted(v view) *ending {
@@ -146,6 +153,10 @@ func lostWith(v view, reason, message string) *ending {
 	}
 	if !v.proof.IsZero() && (e.At.IsZero() || e.At.After(v.proof)) {
 		e.At = v.proof
+	}
+	// No run outlives its boot, whatever was noted by another clock, or not at all.
+	if reason == nodewire.ReasonRebooted && began(v) != v.boot && !v.booted.IsZero() && (e.At.IsZero() || e.At.After(v.booted)) {
+		e.At = v.booted
 	}
 	e.RanForSeconds = ranUntil(v, e.At)
 	return e

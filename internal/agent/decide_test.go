@@ -149,3 +149,21 @@ func TestNothingIsChargedAfterTheLastProof(t *testing.T) {
 		}
 	}
 }
+
+// TestNothingIsChargedWhileTheHostWasDown: with no sign of life, or one by a clock
+// that was ahead of what it is now, a run ended with its boot at the latest.
+func TestNothingIsChargedWhileTheHostWasDown(t *testing.T) {
+	t.Parallel()
+	at := func(s int) time.Time { return time.Unix(1000, 0).Add(time.Duration(s) * time.Second) }
+	want := &nodewire.Instance{Epoch: 2, Generation: 5, Desired: nodewire.DesiredRunning}
+	for name, tc := range map[string]struct{ proof, end time.Time }{
+		"no sign of life":         {end: at(100)},
+		"one from before":         {proof: at(40), end: at(40)},
+		"one that is yet to come": {proof: at(900), end: at(100)},
+	} {
+		_, e := decide(view{want: want, rec: &record{Epoch: 2, RunGeneration: 5, RunBoot: "b"}, boot: "c", since: at(110), proof: tc.proof, booted: at(100)})
+		if e == nil || e.Reason != nodewire.ReasonRebooted || !e.At.Equal(tc.end) {
+			t.Errorf("%s: %+v, want an end at %s", name, e, tc.end)
+		}
+	}
+}

@@ -21,11 +21,13 @@ type Store interface {
 	Load() ([]byte, error) // nil: nothing was ever saved
 	Save(raw []byte) error
 	Where() string // for messages
-	// Beat notes that the agent lives; it need not survive a loss of power.
+	// Beat notes that the agent lives. The last such note may be lost with the power,
+	// an earlier one is there then.
 	Beat(now time.Time) error
 	// LastBeat is the latest note; zero: there is none.
 	LastBeat() time.Time
-	// KeepContact notes when the control plane was last heard of; like Beat.
+	// KeepContact notes when the control plane was last heard of; it need not survive a
+	// loss of power.
 	KeepContact(c Contact) error
 	// LastContact is the latest such note, if there is one.
 	LastContact() (c Contact, ok bool)

@@ -2,11 +2,13 @@ package agent
 
 import (
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/tenon-cloud/tenon/internal/nodewire"
 )
@@ -192,5 +194,39 @@ func TestAssignmentOrder(t *testing.T) {
 		if tc.as.Generation == 5 && a.ledger.snapshot().want(tc.as.Instances[0].ID) == nil {
 			t.Errorf("%s: the content is not the last that was said", tc.name)
 		}
+	}
+}
+
+// TestASignOfLifeIsNeverCutOff: the old one is there until the new one is; of one that
+// was lost all the same, what else was written tells.
+func TestASignOfLifeIsNeverCutOff(t *testing.T) {
+	t.Parallel()
+	store := FileStore(filepath.Join(t.TempDir(), "ledger.json"))
+	first := time.Now().Add(-time.Hour).Round(0)
+	if err := store.Beat(first); err != nil {
+		t.Fatal(err)
+	}
+	old, err := os.Open(store.beatFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = old.Close() }()
+	if err := store.Beat(first.Add(time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if raw, err := io.ReadAll(old); err != nil || string(raw) != first.UTC().Format(time.RFC3339Nano) {
+		t.Errorf("the old one was written over: %q, %v", raw, err)
+	}
+	if got := store.LastBeat(); !got.Equal(first.Add(time.Second)) {
+		t.Errorf("the last is of %s", got)
+	}
+	if err := store.Save([]byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(store.beatFile(), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := store.LastBeat(); time.Since(got) > time.Minute {
+		t.Errorf("of a damaged one: %s", got)
 	}
 }

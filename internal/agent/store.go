@@ -35,20 +35,25 @@ func (f FileStore) Save(raw []byte) error { return writeDurably(string(f), raw) 
 
 func (f FileStore) beatFile() string { return string(f) + ".alive" }
 
-// Beat implements Store.
+// Beat implements Store: what is charged after a loss of power is by the beat, so the
+// one before is there until this one is. It is too frequent to be forced to disk.
 func (f FileStore) Beat(now time.Time) error {
-	return os.WriteFile(f.beatFile(), []byte(now.UTC().Format(time.RFC3339Nano)), 0o600)
+	return replace(f.beatFile(), []byte(now.UTC().Format(time.RFC3339Nano)))
 }
 
 // LastBeat implements Store.
 func (f FileStore) LastBeat() time.Time {
 	raw, err := os.ReadFile(f.beatFile())
-	if err != nil {
-		return time.Time{}
+	if err == nil {
+		if at, err := time.Parse(time.RFC3339Nano, string(raw)); err == nil {
+			return at
+		}
 	}
-	at, err := time.Parse(time.RFC3339Nano, string(raw))
-	if err != nil {
-		return time.Time{} // cut off as it was written
+	var at time.Time // its content is lost: it lived when it wrote that, or the others
+	for _, path := range []string{f.beatFile(), string(f), f.contactFile()} {
+		if info, err := os.Stat(path); err == nil && info.ModTime().After(at) {
+			at = info.ModTime()
+		}
 	}
 	return at
 }
@@ -61,11 +66,16 @@ func (f FileStore) KeepContact(c Contact) error {
 	if err != nil {
 		return err
 	}
-	next := f.contactFile() + ".new"
+	return replace(f.contactFile(), raw)
+}
+
+// replace leaves the old file or the new one after a crash of this process.
+func replace(path string, raw []byte) error {
+	next := path + ".new"
 	if err := os.WriteFile(next, raw, 0o600); err != nil {
 		return err
 	}
-	return os.Rename(next, f.contactFile())
+	return os.Rename(next, path)
 }
 
 // LastContact implements Store.

@@ -210,7 +210,7 @@ func (w *worker) lastProof() time.Time {
 
 // step looks and does one thing.
 func (w *worker) step(ctx context.Context, s *state) (action, error) {
-	v := view{want: s.want(w.id), boot: w.a.cfg.Host.BootID, since: w.a.since, proof: w.lastProof()}
+	v := view{want: s.want(w.id), boot: w.a.cfg.Host.BootID, since: w.a.since, proof: w.lastProof(), booted: time.Now().Add(-w.a.contact.clock())}
 	_, v.stray = s.Strays[w.id]
 	v.fenced = w.a.contact.fenced(v.want)
 	if rec, ok := s.Records[w.id]; ok {
