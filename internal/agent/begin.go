@@ -28,7 +28,7 @@ func (a *Agent) beginCards(ctx context.Context) {
 			b.Resume(within)
 			cancel()
 		}
-		if len(a.wanted()) > 0 {
+		if _, ok := a.cfg.Board.(device.Keeper); ok {
 			a.wishCards(ctx) // a layout is there again before a guest starts on it
 		} else {
 			a.takeInventory(ctx)

@@ -93,17 +93,24 @@ func (a *Agent) wishCards(ctx context.Context) (underWay bool) {
 	if !ok {
 		return false
 	}
+	var err error
+	held := a.ledger.snapshot().Assignment != nil // before the wishes: else they may be newer
 	list := a.wanted()
-	if len(list) > 0 {
+	text := cardsText(list)
+	last := a.cards.acted.Load()
+	// No wish is one too, once: the board lets go of what it remembers. With no
+	// assignment nothing is known.
+	if len(list) > 0 || held && (last == nil || !bytes.Equal(*last, text)) {
 		within, cancel := context.WithTimeout(ctx, wishTimeout)
-		err := keeper.Wish(within, list)
+		err = keeper.Wish(within, list)
 		cancel()
 		if err != nil && ctx.Err() == nil {
 			a.log.Warn("make cards what they are to be", "error", err)
 		}
 	}
-	text := cardsText(list)
-	a.cards.acted.Store(&text)
+	if held && (err == nil || len(list) > 0) {
+		a.cards.acted.Store(&text)
+	}
 	a.takeInventory(ctx)
 	inv := a.inventory.Load()
 	return inv != nil && slices.ContainsFunc(inv.GPUs, func(g nodewire.GPU) bool {

@@ -169,6 +169,41 @@ func TestAStartThatTakesItsHostDownIsCounted(t *testing.T) {
 	})
 }
 
+// TestTheLastWishIsWithdrawn: a board that remembers a wish is told once that there is
+// none, at an agent's start too, and by no agent that holds no assignment.
+func TestTheLastWishIsWithdrawn(t *testing.T) {
+	t.Parallel()
+	bubble(t, fake.Options{}, func(t *testing.T, w *world, n *node) {
+		wishes := func() (count int) {
+			for _, what := range w.deeds() {
+				if what == "wish" {
+					count++
+				}
+			}
+			return count
+		}
+		if wishes() != 0 {
+			t.Error("the board was told of wishes before an assignment")
+		}
+		first := n.door.last().GPUs[0]
+		mustAssign(t, n, wishing(1, nodewire.Card{PCIAddress: first.PCIAddress, Mode: "mig"}))
+		pass(5 * time.Second)
+		before := wishes()
+		mustAssign(t, n, assignment("e", 2))
+		pass(time.Minute)
+		if after := wishes(); before == 0 || after != before+1 {
+			t.Errorf("told %d times, then %d", before, after)
+		}
+		n.end()
+		n2 := w.start(t, &fuse{})
+		pass(time.Minute)
+		if again := wishes(); again != before+2 {
+			t.Errorf("a new agent told it %d times", again-before-1)
+		}
+		n2.end()
+	})
+}
+
 func TestAnAssignmentWithBadCardsIsRefused(t *testing.T) {
 	t.Parallel()
 	bubble(t, fake.Options{}, func(t *testing.T, _ *world, n *node) {

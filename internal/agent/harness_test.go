@@ -179,6 +179,12 @@ func (w *world) note(what string) {
 	w.did = append(w.did, what)
 }
 
+func (w *world) deeds() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]string(nil), w.did...)
+}
+
 func (w *world) allFaults() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
