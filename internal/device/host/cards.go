@@ -84,12 +84,13 @@ func (b *Board) fulfilLocked(ctx context.Context, wish nodewire.Card) error {
 	}
 	defer unlock()
 	rec := b.ledger.card(wish.PCIAddress)
-	if rec.UUID != "" && wish.Recover > rec.Recovered {
+	// A check that met somebody on the card is still to be ended.
+	if rec.UUID != "" && (wish.Recover > rec.Recovered || rec.Phase == nodewire.GPUCleaning) {
 		if b.isHeld(wish.PCIAddress) {
 			b.setWish(wish.PCIAddress, "it is recovered once nobody holds it")
 			return nil
 		}
-		if err := b.recover(ctx, wish.PCIAddress, wish.Recover); err != nil {
+		if err := b.recover(ctx, wish.PCIAddress, max(wish.Recover, rec.Recovered)); err != nil {
 			b.setWish(wish.PCIAddress, "its check could not be ended: "+err.Error())
 			return ctx.Err()
 		}

@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -108,6 +109,33 @@ func TestSharesOfOneCard(t *testing.T) {
 	if g := w.mustGPU(card); g.Geometry != "share2" || g.Wish != "" {
 		t.Errorf("%+v", g)
 	}
+}
+
+// TestTheLastShareIsLookedAt as a whole card is: while its program is still on the
+// card it is not given back.
+func TestTheLastShareIsLookedAt(t *testing.T) {
+	t.Parallel()
+	card := "0000:65:00.0"
+	w := newWorld(t, "a100", twoA100())
+	d := w.cfg.Driver.(boundDriver)
+	w.wish(nodewire.Card{PCIAddress: card, Mode: "shared", Shares: 2})
+	share := func(i int) nodewire.Device {
+		return nodewire.Device{GPUUUID: w.mustGPU(card).UUID, Mode: "shared", Profile: "share", SlotStart: i, SlotEnd: i + 1}
+	}
+	w.prepare(container("inst-a", 1, share(0)))
+	w.prepare(container("inst-b", 1, share(1)))
+	d.Change(card, func(c *host.DriverCard) { c.Processes = []host.Process{{PID: 7, Command: "train"}} })
+	w.release("inst-b", 1) // it may be inst-a's
+	err := w.b.Release(context.Background(), "inst-a", 1)
+	if !errors.Is(err, host.ErrBusy) || !strings.Contains(err.Error(), "train (process 7)") {
+		t.Errorf("%v", err)
+	}
+	if held, err := w.b.Held(context.Background()); err != nil || len(held["inst-a"]) != 1 {
+		t.Errorf("held %v, %v", held, err)
+	}
+	d.Change(card, func(c *host.DriverCard) { c.Processes = nil })
+	w.release("inst-a", 1)
+	w.wants(card, nodewire.GPUReady)
 }
 
 // TestWhatCannotBeIsSaid with the card, which stays as it was.

@@ -55,6 +55,7 @@ type part struct {
 	// Given: it was about to go to vfio-pci, so a guest may have had it. Cleaned is
 	// what its reset came to, once there was one; empty: well.
 	Given    bool          `json:"given,omitempty"`
+	Boot     string        `json:"boot,omitempty"` // in which it was
 	Cleaned  *string       `json:"cleaned,omitempty"`
 	Mediated *mediatedHold `json:"mediated,omitempty"`
 	Virtual  *virtualHold  `json:"virtual,omitempty"`
@@ -98,6 +99,7 @@ type cardRecord struct {
 	Phase      string         `json:"phase,omitempty"` // cleaning or quarantined
 	Reason     string         `json:"reason,omitempty"`
 	Recovered  int64          `json:"recovered,omitempty"`
+	Unreset    bool           `json:"unreset,omitempty"` // a tenant had it, and no reset since went well
 	Restore    []functionHold `json:"restore,omitempty"` // functions that are not back with their drivers
 	Wish       *nodewire.Card `json:"wish,omitempty"`
 	Last       *nodewire.GPU  `json:"last,omitempty"` // as last reported, for when it can't be read

@@ -357,8 +357,8 @@ func (b *Board) makePassed(ctx context.Context, id string, h *hold) error {
 func (b *Board) give(id string, h *hold) error {
 	parts, changed := slices.Clone(h.Parts), false
 	for i, p := range parts {
-		if len(p.Functions) > 0 && !p.Given {
-			parts[i].Given, changed = true, true
+		if len(p.Functions) > 0 && !(p.Given && p.Boot == b.cfg.BootID) {
+			parts[i].Given, parts[i].Boot, changed = true, b.cfg.BootID, true
 		}
 	}
 	if !changed {

@@ -72,10 +72,11 @@ func (b *Board) release(ctx context.Context, id string, h hold) error {
 		return err
 	}
 	for card, v := range verdicts {
-		if v.reason == "" {
-			b.changeHealth(func(h *Health, now time.Duration) { h.Reset(card, now) })
-		} else {
+		switch {
+		case v.reason != "":
 			b.cfg.Log.Warn("card is quarantined", "card", card, "reason", v.reason)
+		case v.reset: // a card that its VM never got was only looked at
+			b.changeHealth(func(h *Health, now time.Duration) { h.Reset(card, now) })
 		}
 	}
 	for _, card := range slices.Compact(slices.Sorted(slices.Values(h.cards()))) {
@@ -101,8 +102,39 @@ func (b *Board) takeBack(ctx context.Context, id string, place int, p part) (v v
 		return v, false, b.clearVirtual(ctx, *p.Virtual)
 	case p.Slice != nil:
 		return v, false, b.destroySlice(ctx, p)
+	case p.Share:
+		v, err = b.leaveShare(ctx, id, p)
+		return v, v.reason != "", err
 	}
 	return v, false, nil
+}
+
+// leaveShare sees that nobody is left on a card whose last share is given back.
+// Before that it can't be told whose a program is.
+func (b *Board) leaveShare(ctx context.Context, id string, p part) (v verdict, err error) {
+	for other, h := range b.ledger.read().Holds {
+		if other != id && slices.Contains(h.cards(), p.Card) {
+			return v, nil
+		}
+	}
+	a, err := pci.ParseAddress(p.Card)
+	if err != nil {
+		return v, err
+	}
+	if gone, err := b.isGone(a); gone || err != nil {
+		return v, err
+	}
+	c, _, err := b.driverCard(ctx, a)
+	switch {
+	case err != nil && notYet(ctx, err):
+		return v, err
+	case err != nil:
+		v.add(err.Error())
+		v.unreset = true
+	case len(c.Processes) > 0:
+		return v, fmt.Errorf("take back a share of %s: %w: %s still uses it", p.Card, ErrBusy, c.Processes[0])
+	}
+	return v, nil
 }
 
 // destroySlice has the driver clear its memory with it.
@@ -138,7 +170,14 @@ func (b *Board) settleIdle(ctx context.Context, card string) {
 	state, _ := b.health.State(card)
 	b.mu.Unlock()
 	if state == nodewire.GPUNeedsReset && !b.isHeld(card) && b.cfg.Driver != nil && rec.Phase == "" {
-		if err := b.cfg.Driver.Reset(ctx, card); err != nil {
+		others, err := b.othersOn(ctx, card)
+		if err == nil && others != "" {
+			err = fmt.Errorf("%w: %s", ErrBusy, others)
+		}
+		if err == nil {
+			err = b.cfg.Driver.Reset(ctx, card)
+		}
+		if err != nil {
 			b.cfg.Log.Warn("reset a card that needs it", "card", card, "error", err)
 		} else {
 			b.changeHealth(func(h *Health, now time.Duration) { h.Reset(card, now) })
@@ -150,18 +189,24 @@ func (b *Board) settleIdle(ctx context.Context, card string) {
 }
 
 // resetIdle resets the cards that need it and that nobody holds: such a card has
-// no release to wait for.
+// no release to wait for. A check that met somebody on its card is tried again.
 func (b *Board) resetIdle(ctx context.Context) {
-	for _, card := range slices.Sorted(maps.Keys(b.ledger.read().Cards)) {
+	for card, rec := range b.ledger.read().Cards {
 		b.mu.Lock()
 		state, _ := b.health.State(card)
 		b.mu.Unlock()
-		if state != nodewire.GPUNeedsReset || b.isHeld(card) {
+		checking := rec.Phase == nodewire.GPUCleaning
+		if state != nodewire.GPUNeedsReset && !checking || b.isHeld(card) {
 			continue
 		}
 		unlock, err := b.lock(ctx, card)
 		if err != nil {
 			return
+		}
+		if rec := b.ledger.card(card); checking && rec.Phase == nodewire.GPUCleaning && !b.isHeld(card) {
+			if err := b.recover(ctx, card, rec.Recovered); err != nil {
+				b.cfg.Log.Warn("end a check that was interrupted", "card", card, "error", err)
+			}
 		}
 		b.settleIdle(ctx, card)
 		unlock()

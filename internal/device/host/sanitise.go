@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/tenon-cloud/tenon/internal/device/pci"
-	"github.com/tenon-cloud/tenon/internal/nodewire"
 )
 
 // verdict is what cleaning a card came to. A card with a reason is quarantined.
@@ -17,6 +16,8 @@ type verdict struct {
 	reason  string
 	restore []functionHold // that could not go back
 	noWay   bool           // the kernel can't reset it, which only an operator's word makes good
+	reset   bool           // it was reset, or the host booted since
+	unreset bool           // a tenant had it, and no reset since went well
 }
 
 func (v *verdict) add(reason string) {
@@ -50,7 +51,7 @@ func (b *Board) cleanPassed(ctx context.Context, id string, place int, p part) (
 	}
 	if gone {
 		v.add("it is gone from the bus")
-		v.restore = p.Functions
+		v.restore, v.unreset = p.Functions, p.Given
 		return v, nil
 	}
 	if p.Given {
@@ -80,6 +81,7 @@ func (b *Board) resetOnce(ctx context.Context, id string, place int, p part, a p
 		if *p.Cleaned != "" {
 			v.add(*p.Cleaned)
 		}
+		v.reset, v.unreset = *p.Cleaned == "", *p.Cleaned != ""
 		live, err := pci.LiveID(b.cfg.Sys, a)
 		return live.Vendor == 0xffff, err
 	}
@@ -87,16 +89,25 @@ func (b *Board) resetOnce(ctx context.Context, id string, place int, p part, a p
 	if err != nil {
 		return false, err
 	}
-	if f.Driver != "" && f.Driver != vfioDriver && f.CanReset {
-		// The host was booted meanwhile, and its own driver made it anew.
-		if f.Driver == b.cfg.DriverName && b.cfg.Driver != nil {
-			if err := b.cfg.Driver.Reset(ctx, a.String()); err != nil {
-				v.add("its reset failed: " + err.Error())
+	// Its own driver has it again: by a boot, which makes a card anew, or because
+	// somebody took it off the bus and looked again, which does not.
+	switch own := f.Driver != "" && f.Driver != vfioDriver && f.CanReset; {
+	case own && f.Driver == b.cfg.DriverName && b.cfg.Driver != nil:
+		if err := b.cfg.Driver.Reset(ctx, a.String()); err != nil {
+			v.add("its reset failed: " + err.Error())
+		}
+	case own && p.Boot != "" && p.Boot != b.cfg.BootID:
+	default:
+		if own {
+			if err := b.free(ctx, f); err != nil {
+				return false, err
 			}
 		}
-	} else if dead, err = b.resetBySysfs(ctx, a, v); err != nil {
-		return false, err
+		if dead, err = b.resetBySysfs(ctx, a, v); err != nil {
+			return false, err
+		}
 	}
+	v.reset, v.unreset = v.reason == "", v.reason != ""
 	reason := v.reason
 	return dead, b.ledger.change(func(s *ledgerState) {
 		h := s.Holds[id]
@@ -210,6 +221,8 @@ func (b *Board) checkByDriver(ctx context.Context, a pci.Address, v *verdict) er
 	if c.Remap.Pending || c.ECC.Capable && c.ECC.Current != c.ECC.Pending {
 		if err := b.cfg.Driver.Reset(ctx, card); err != nil {
 			v.add("what waits for a reset stays: " + err.Error())
+		} else {
+			v.reset = true
 		}
 		if c, ok, err = b.driverCard(ctx, a); err != nil || !ok {
 			return err
@@ -271,7 +284,7 @@ func (b *Board) keepsMIG(card string) bool {
 
 // cleanByDriver cleans a whole card that a container had.
 func (b *Board) cleanByDriver(ctx context.Context, p part) (verdict, error) {
-	var v verdict
+	v := verdict{unreset: true}
 	a, err := pci.ParseAddress(p.Card)
 	if err != nil {
 		return v, err
@@ -292,6 +305,8 @@ func (b *Board) cleanByDriver(ctx context.Context, p part) (verdict, error) {
 	if err := b.cfg.Driver.Reset(ctx, p.Card); err != nil {
 		v.add("its reset failed: " + err.Error())
 		b.hear(Signal{Card: p.Card, UUID: c.UUID, Fault: ResetFailed, GI: -1, Text: err.Error()})
+	} else {
+		v.reset, v.unreset = true, false
 	}
 	if id, err := pci.LiveID(b.cfg.Sys, a); err != nil || id.Vendor == 0xffff {
 		v.add("it no longer answers")
@@ -299,75 +314,4 @@ func (b *Board) cleanByDriver(ctx context.Context, p part) (verdict, error) {
 	}
 	err = b.checkByDriver(ctx, a, &v)
 	return v, err
-}
-
-// recover does what an operator's word asks for: check, and offer again if it
-// passes. A card that can't be reset passes by the operator's word alone, if it
-// answers and its functions are back.
-func (b *Board) recover(ctx context.Context, card string, count int64) error {
-	rec := b.ledger.card(card)
-	if rec.Phase != nodewire.GPUCleaning || rec.Recovered != count {
-		if err := b.ledger.changeCard(card, func(c *cardRecord) {
-			c.Phase, c.Recovered = nodewire.GPUCleaning, count
-		}); err != nil {
-			return err
-		}
-	}
-	a, err := pci.ParseAddress(card)
-	if err != nil {
-		return err
-	}
-	var v verdict
-	gone, err := b.isGone(a)
-	switch {
-	case isSoft(a): // it is no PCI function, and nothing of it outlives its vGPUs
-	case err != nil:
-		return err
-	case gone:
-		v.add("it is gone from the bus")
-		v.restore = rec.Restore
-	default:
-		if err := b.recheck(ctx, a, rec.Restore, &v); err != nil {
-			return err
-		}
-	}
-	if v.reason == "" {
-		b.changeHealth(func(h *Health, now time.Duration) { h.Recover(card, now) })
-	}
-	return b.ledger.changeCard(card, func(c *cardRecord) { c.settle(v) })
-}
-
-func (b *Board) recheck(ctx context.Context, a pci.Address, restore []functionHold, v *verdict) error {
-	id, err := pci.LiveID(b.cfg.Sys, a)
-	if err != nil {
-		return err
-	}
-	f, err := pci.ReadFunction(b.cfg.Sys, a)
-	if err != nil {
-		return err
-	}
-	if id.Vendor == 0xffff || f.Driver == "" || f.Driver == vfioDriver {
-		var after verdict
-		dead, err := b.resetBySysfs(ctx, a, &after)
-		if err != nil {
-			return err
-		}
-		if dead || after.reason != "" && !after.noWay {
-			v.add(after.reason)
-			v.restore = restore
-			return nil
-		}
-	}
-	if err := b.restoreAll(ctx, restore, v); err != nil || len(v.restore) > 0 {
-		return err
-	}
-	return b.checkByDriver(ctx, a, v)
-}
-
-// settle notes what a check came to.
-func (c *cardRecord) settle(v verdict) {
-	c.Phase, c.Reason, c.Restore = "", "", v.restore
-	if v.reason != "" {
-		c.Phase, c.Reason = nodewire.GPUQuarantined, v.reason
-	}
 }
