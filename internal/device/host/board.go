@@ -60,6 +60,7 @@ type Board struct {
 	resumeOnce sync.Once
 	resumed    chan struct{} // closed once what was interrupted has had its time
 
+	telling  sync.Mutex // one change of health at a time, with its keeping; before mu
 	mu       sync.Mutex // guards what follows
 	locks    map[string]chan struct{}
 	last     []nodewire.GPU

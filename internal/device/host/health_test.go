@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -313,5 +314,25 @@ func TestOldLinesAreNotToldAnew(t *testing.T) {
 	h = host.NewHealth("boot-1", &saved)
 	if h.Hear(s); len(h.Faults) != 0 {
 		t.Error("after a restart an old line is an incident again")
+	}
+}
+
+// TestFaultsOfOneMomentAreAllKept: what is on disk is what was told, in whichever
+// order it came.
+func TestFaultsOfOneMomentAreAllKept(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		w := newWorld(t, "a100")
+		w.inventory()
+		var all sync.WaitGroup
+		for i := range 24 {
+			all.Go(func() { w.b.Tell(host.Signal{Card: "0000:65:00.0", XID: 200 + i, GI: -1}) })
+		}
+		all.Wait()
+		told := len(w.b.Incidents())
+		w.open()
+		if kept := len(w.b.Incidents()); kept != told || told == 0 {
+			t.Fatalf("%d are kept of %d", kept, told)
+		}
 	}
 }

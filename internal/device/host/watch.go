@@ -107,6 +107,8 @@ func (b *Board) ownerOfSignal(state ledgerState, s Signal) string {
 
 // changeHealth changes what is known of health, and keeps it if it differs.
 func (b *Board) changeHealth(f func(h *Health, now time.Duration)) {
+	b.telling.Lock() // until it is kept: an earlier state never replaces a later one
+	defer b.telling.Unlock()
 	now := b.cfg.SinceBoot()
 	b.mu.Lock()
 	before := b.health.Save(0)
