@@ -86,7 +86,7 @@ func (b *Board) fulfilLocked(ctx context.Context, wish nodewire.Card) error {
 	rec := b.ledger.card(wish.PCIAddress)
 	// A check that met somebody on the card is still to be ended.
 	if rec.UUID != "" && (wish.Recover > rec.Recovered || rec.Phase == nodewire.GPUCleaning) {
-		if b.isHeld(wish.PCIAddress) {
+		if b.isHeld(wish.PCIAddress) || rec.HeldAs != "" && b.heldElsewhere(wish.PCIAddress, rec.HeldAs) != "" {
 			b.setWish(wish.PCIAddress, "it is recovered once nobody holds it")
 			return nil
 		}

@@ -31,6 +31,8 @@ type ledgerState struct {
 	Slices map[string][]OwnedSlice `json:"slices,omitempty"`
 	Fabric []int                   `json:"fabric,omitempty"` // partitions that we activated
 	Health *HealthState            `json:"health,omitempty"`
+	// Asked are the recoveries that were asked of slots whose cards are elsewhere now.
+	Asked map[string]int64 `json:"asked,omitempty"`
 	// Away are cards in whose place another is, as far as something is known of them
 	// that their UUID alone does not tell, by that.
 	Away map[string]cardRecord `json:"away,omitempty"`
@@ -99,6 +101,7 @@ type cardRecord struct {
 	Phase      string         `json:"phase,omitempty"` // cleaning or quarantined
 	Reason     string         `json:"reason,omitempty"`
 	Recovered  int64          `json:"recovered,omitempty"`
+	HeldAs     string         `json:"held_as,omitempty"` // it left its slot while held under this UUID, and only an operator's check makes that good
 	Unreset    bool           `json:"unreset,omitempty"` // a tenant had it, and no reset since went well
 	Restore    []functionHold `json:"restore,omitempty"` // functions that are not back with their drivers
 	Wish       *nodewire.Card `json:"wish,omitempty"`
@@ -169,6 +172,7 @@ func (l *ledger) read() ledgerState {
 func (l *ledger) copied() ledgerState {
 	s := l.state
 	s.Holds, s.Cards, s.Slices, s.Away = maps.Clone(s.Holds), maps.Clone(s.Cards), maps.Clone(s.Slices), maps.Clone(s.Away)
+	s.Asked = maps.Clone(s.Asked)
 	return s
 }
 

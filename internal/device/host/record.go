@@ -3,8 +3,8 @@ package host
 import (
 	"cmp"
 	"errors"
-	"maps"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/tenon-cloud/tenon/internal/device/pci"
@@ -19,13 +19,17 @@ func (b *Board) recordOf(c pci.Card, d *DriverCard, known map[string]cardRecord)
 	next, before := rec, ""
 	if rec.UUID == "" || rec.ID != c.Function.ID || d != nil && rec.DriverUUID != "" && rec.DriverUUID != d.UUID {
 		next = cardRecord{ID: c.Function.ID, UUID: b.ledger.cardUUID(address, c.Function.ID)}
+		next.Recovered = max(rec.asked(), b.ledger.read().Asked[address]) // what was asked of the slot was asked of another card
 		if d != nil {
 			next.UUID = d.UUID
 			was, err := b.fromElsewhere(address, d.UUID, known)
 			if err != nil {
 				return rec, err
 			}
-			next.Phase, next.Reason, before = was.Phase, was.Reason, was.UUID
+			next.Phase, next.Reason, next.HeldAs, next.Unreset, before = was.Phase, was.Reason, was.HeldAs, was.Unreset, was.UUID
+			if as := b.heldElsewhere(address, d.UUID, was.UUID); as != "" {
+				next.moved(as)
+			}
 		}
 		b.changeHealth(func(h *Health, _ time.Duration) { h.Seen(address, next.UUID, before) })
 	}
@@ -41,6 +45,9 @@ func (b *Board) recordOf(c pci.Card, d *DriverCard, known map[string]cardRecord)
 		})
 	}
 	return next, b.ledger.change(func(s *ledgerState) {
+		if heldAt(s.Holds, address, rec.UUID) {
+			rec.moved(rec.UUID)
+		}
 		if rec.Phase != "" || rec.DriverUUID != "" && rec.UUID != rec.DriverUUID {
 			if s.Away == nil {
 				s.Away = map[string]cardRecord{}
@@ -61,7 +68,7 @@ func (b *Board) fromElsewhere(address, uuid string, known map[string]cardRecord)
 	state := b.ledger.read()
 	was, found := state.Away[uuid]
 	for from, rec := range known {
-		if from != address && rec.is(uuid) {
+		if !found && from != address && rec.is(uuid) {
 			was, found = rec, true
 		}
 	}
@@ -69,9 +76,55 @@ func (b *Board) fromElsewhere(address, uuid string, known map[string]cardRecord)
 		return was, nil
 	}
 	return was, b.ledger.change(func(s *ledgerState) {
-		maps.DeleteFunc(s.Cards, func(from string, rec cardRecord) bool { return from != address && rec.is(uuid) })
+		for from, rec := range s.Cards {
+			if from != address && rec.is(uuid) {
+				if s.Asked == nil {
+					s.Asked = map[string]int64{}
+				}
+				s.Asked[from] = max(rec.asked(), s.Asked[from])
+				delete(s.Cards, from)
+			}
+		}
 		delete(s.Away, uuid)
 	})
+}
+
+// asked is how often operators have asked for the recovery of what is in a slot.
+func (c cardRecord) asked() int64 {
+	if c.Wish != nil {
+		return max(c.Recovered, c.Wish.Recover)
+	}
+	return c.Recovered
+}
+
+// moved: a card left its slot while it was held there, so that nothing cleans it:
+// what its holder releases is the slot.
+func (c *cardRecord) moved(as string) {
+	c.HeldAs, c.Unreset, c.Phase = as, true, nodewire.GPUQuarantined
+	c.Reason = "it was put into another slot while an instance had it, and was not cleaned since: once that instance is released, recover it"
+}
+
+// heldElsewhere finds under which of its UUIDs a card is held at another place.
+func (b *Board) heldElsewhere(address string, uuids ...string) string {
+	for _, h := range b.ledger.read().Holds {
+		for i, p := range h.Parts {
+			if p.Card != address && i < len(h.Devices) && slices.Contains(uuids, h.Devices[i].GPUUUID) {
+				return h.Devices[i].GPUUUID
+			}
+		}
+	}
+	return ""
+}
+
+func heldAt(holds map[string]hold, address, uuid string) bool {
+	for _, h := range holds {
+		for i, p := range h.Parts {
+			if p.Card == address && i < len(h.Devices) && h.Devices[i].GPUUUID == uuid {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // keep has the ledger remember each card as last seen.

@@ -43,7 +43,12 @@ func (b *Board) recover(ctx context.Context, card string, count int64) error {
 	if v.reason == "" {
 		b.changeHealth(func(h *Health, now time.Duration) { h.Recover(card, now) })
 	}
-	return b.ledger.changeCard(card, func(c *cardRecord) { c.settle(v) })
+	return b.ledger.changeCard(card, func(c *cardRecord) {
+		if v.reason == "" {
+			c.HeldAs = ""
+		}
+		c.settle(v)
+	})
 }
 
 func (b *Board) recheck(ctx context.Context, a pci.Address, restore []functionHold, v *verdict) error {
@@ -96,6 +101,9 @@ func (b *Board) recheck(ctx context.Context, a pci.Address, restore []functionHo
 
 // settle notes what a check came to.
 func (c *cardRecord) settle(v verdict) {
+	if c.HeldAs != "" && v.reason == "" {
+		return // that was of its slot, for who had another card there
+	}
 	c.Phase, c.Reason, c.Restore, c.Unreset = "", "", v.restore, v.unreset
 	if v.reason != "" {
 		c.Phase, c.Reason = nodewire.GPUQuarantined, v.reason

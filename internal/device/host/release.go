@@ -63,9 +63,10 @@ func (b *Board) release(ctx context.Context, id string, h hold) error {
 	err := b.ledger.change(func(s *ledgerState) {
 		delete(s.Holds, id)
 		for card, v := range verdicts {
-			c := s.Cards[card]
-			c.settle(v)
-			s.Cards[card] = c
+			if c, there := s.Cards[card]; there { // else it is in another slot now
+				c.settle(v)
+				s.Cards[card] = c
+			}
 		}
 	})
 	if err != nil {

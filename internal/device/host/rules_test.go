@@ -77,7 +77,9 @@ func TestCardsThatChangedPlacesAreNotMistaken(t *testing.T) {
 	if list := w.b.Incidents(); len(list) != 1 || list[0].PCIAddress != near || list[0].GPUUUID != two {
 		t.Errorf("%+v", list)
 	}
+	w.wants(far, nodewire.GPUQuarantined, "another slot")
 	w.release("inst-a", 1)
+	w.wish(nodewire.Card{PCIAddress: far, Recover: 1})
 	w.wants(far, nodewire.GPUReady)
 	w.prepare(vm("inst-a", 2, w.wholes(far)...))
 }
