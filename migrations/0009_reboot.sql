@@ -181,3 +181,23 @@ GRANT UPDATE (kind, xid, action, message, told) ON gpu_incident TO tenon_node;
 CREATE POLICY expire ON gpu_stay FOR DELETE TO tenon_system USING (true);
 GRANT DELETE ON gpu_stay TO tenon_system;
 CREATE INDEX gpu_stay_ended ON gpu_stay (ended_at) WHERE ended_at IS NOT NULL;
+
+-- Which card each claim of a node is of, and where a node's cards are held
+-- besides: a card may be put into another slot, or another node, under a claim.
+-- +goose StatementBegin
+CREATE FUNCTION gpus_held(seen text[]) RETURNS TABLE (pci_address text, gpu_uuid text, here boolean)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public AS $$
+    SELECT g.pci_address, s.gpu_uuid, true
+        FROM gpu g JOIN gpu_claim c ON c.gpu_id = g.id JOIN gpu_stay s ON s.claim_id = c.id AND s.ended_at IS NULL
+        WHERE g.node_id = current_node()
+    UNION
+    SELECT g.pci_address, s.gpu_uuid, false
+        FROM gpu_stay s JOIN gpu_claim c ON c.id = s.claim_id JOIN gpu g ON g.id = c.gpu_id
+        WHERE s.gpu_uuid = ANY(seen) AND s.ended_at IS NULL AND g.node_id <> current_node()
+$$;
+DO $$
+BEGIN
+    REVOKE ALL ON FUNCTION gpus_held(text[]) FROM PUBLIC;
+    GRANT EXECUTE ON FUNCTION gpus_held(text[]) TO tenon_node;
+END $$;
+-- +goose StatementEnd

@@ -237,6 +237,19 @@ BEGIN
     RETURN NEW;
 END $$;
 
+CREATE FUNCTION public.gpus_held(seen text[]) RETURNS TABLE(pci_address text, gpu_uuid text, here boolean)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'public'
+    AS $$
+    SELECT g.pci_address, s.gpu_uuid, true
+        FROM gpu g JOIN gpu_claim c ON c.gpu_id = g.id JOIN gpu_stay s ON s.claim_id = c.id AND s.ended_at IS NULL
+        WHERE g.node_id = current_node()
+    UNION
+    SELECT g.pci_address, s.gpu_uuid, false
+        FROM gpu_stay s JOIN gpu_claim c ON c.id = s.claim_id JOIN gpu g ON g.id = c.gpu_id
+        WHERE s.gpu_uuid = ANY(seen) AND s.ended_at IS NULL AND g.node_id <> current_node()
+$$;
+
 CREATE FUNCTION public.held_release(released uuid) RETURNS bigint
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'public'
@@ -1796,6 +1809,9 @@ GRANT ALL ON FUNCTION public.gpu_forget(wanted uuid) TO tenon_api;
 REVOKE ALL ON FUNCTION public.gpu_stay_keep() FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION public.gpu_wish_guard() FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION public.gpus_held(seen text[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.gpus_held(seen text[]) TO tenon_node;
 
 REVOKE ALL ON FUNCTION public.held_release(released uuid) FROM PUBLIC;
 GRANT ALL ON FUNCTION public.held_release(released uuid) TO tenon_api;

@@ -60,12 +60,15 @@ func GPUStayOf(ctx context.Context, q Querier, ref Ref) (id cloud.GPUID, err err
 	return id, wrap("find a card's history", err)
 }
 
-// GPUStayList lists who held a card, newest first, before one.
+// GPUStayList lists who held a card, newest first, before one: the card that is or
+// was last known under an id, in whatever slot it was then.
 func GPUStayList(ctx context.Context, q Querier, card cloud.GPUID, before *cloud.GPUStayID, limit int) ([]cloud.GPUStay, error) {
 	rows, _ := q.Query(ctx, `
 		SELECT s.id, s.gpu_id, s.instance_id, i.name, o.name, s.epoch, s.model, s.mode, s.profile, lower(s.slots), upper(s.slots), s.started_at, s.ended_at
 		FROM gpu_stay s JOIN instance i ON i.id = s.instance_id JOIN organisation o ON o.id = s.org_id
-		WHERE s.gpu_id = $1 AND ($2::uuid IS NULL OR (s.started_at, s.id) < (SELECT b.started_at, b.id FROM gpu_stay b WHERE b.id = $2))
+		WHERE s.gpu_uuid = COALESCE((SELECT g.uuid FROM gpu g WHERE g.id = $1),
+				(SELECT l.gpu_uuid FROM gpu_stay l WHERE l.gpu_id = $1 ORDER BY l.started_at DESC LIMIT 1))
+			AND ($2::uuid IS NULL OR (s.started_at, s.id) < (SELECT b.started_at, b.id FROM gpu_stay b WHERE b.id = $2))
 		ORDER BY s.started_at DESC, s.id DESC LIMIT $3`, card, before, limit)
 	out, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (s cloud.GPUStay, err error) {
 		err = row.Scan(&s.ID, &s.GPUID, &s.InstanceID, &s.InstanceName, &s.OrgName, &s.Epoch, &s.Model, &s.Mode, &s.Profile, &s.Slots.Start, &s.Slots.End, &s.From, &s.To)

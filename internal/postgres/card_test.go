@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -309,13 +310,42 @@ func TestACardMayComeFromAnotherPlace(t *testing.T) {
 	if a, b := find(uuid[0]), find(uuid[1]); a.PCIAddress != "0000:02:00.0" || b.PCIAddress != "0000:01:00.0" || len(b.Claims) != 1 {
 		t.Errorf("swapped: %+v %+v", a, b)
 	}
+	for range 2 { // neither is sold, however often it is said that they are well
+		say(n, at("0000:01:00.0", uuid[1], 0), at("0000:02:00.0", uuid[0], 1))
+		if a, b := find(uuid[0]), find(uuid[1]); a.State != cloud.GPUQuarantined || b.State != cloud.GPUQuarantined || !strings.Contains(a.Reason, "0000:01:00.0") || !strings.Contains(b.Reason, uuid[0]) {
+			t.Errorf("swapped under a claim: %s %q, %s %q", a.State, a.Reason, b.State, b.Reason)
+		}
+	}
+	stays := func(uuid string) (list []cloud.GPUStay) {
+		t.Helper()
+		err := w.DB.InAPI(t.Context(), postgres.Scope{Org: w.Org, Operator: true}, func(tx *postgres.Tx) (err error) {
+			list, err = postgres.GPUStayList(t.Context(), tx, find(uuid).ID, nil, 10)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	if a, b := stays(uuid[0]), stays(uuid[1]); len(a) != 1 || a[0].InstanceID != id || len(b) != 0 {
+		t.Errorf("who held them: %+v %+v", a, b)
+	}
 	say(n, at("0000:01:00.0", uuid[1], 0)) // one is put into another node
 	say(other, at("0000:01:00.0", uuid[0], 0))
 	if g := find(uuid[0]); g.NodeID != other.ID {
 		t.Errorf("it is %+v", g)
 	}
-	if got := looptest.One[string](t, w, `SELECT string_agg(state, ' ' ORDER BY node_id = $1 DESC, pci_address) FROM gpu`, n.ID); got != "ready missing ready" {
+	states := func() string {
+		return looptest.One[string](t, w, `SELECT string_agg(state, ' ' ORDER BY node_id = $1 DESC, pci_address) FROM gpu`, n.ID)
+	}
+	if got := states(); got != "quarantined missing quarantined" {
 		t.Errorf("the places are %s", got)
+	}
+	w.Exec(t, `DELETE FROM gpu_claim`)
+	say(n, at("0000:01:00.0", uuid[1], 0))
+	say(other, at("0000:01:00.0", uuid[0], 0))
+	if got := states(); got != "ready missing ready" {
+		t.Errorf("once nobody holds any, the places are %s", got)
 	}
 	say(n, at("0000:01:00.0", uuid[1], 0), at("0000:02:00.0", uuid[0], 1)) // and says the old one, too
 	if _, err := look(uuid[0]); err == nil {

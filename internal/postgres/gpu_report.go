@@ -40,6 +40,7 @@ const reportedSQL = `
 func GPUsReported(ctx context.Context, q Querier, node cloud.NodeID, generation int64, list []cloud.GPU, probed bool) (changed bool, err error) {
 	// Cards are locked by id, everywhere; a node may list them in any order.
 	held, known := map[string]cloud.GPU{}, map[string]bool{}
+	var places []heldPlace
 	b := &pgx.Batch{}
 	b.Queue(`SELECT pci_address FROM gpu WHERE node_id = $1 ORDER BY id FOR NO KEY UPDATE`, node).Query(func(rows pgx.Rows) error {
 		var at string
@@ -59,6 +60,16 @@ func GPUsReported(ctx context.Context, q Querier, node cloud.NodeID, generation 
 				})
 				return err
 			})
+	}
+	if probed {
+		uuids := make([]string, len(list))
+		for i := range list {
+			uuids[i] = list[i].UUID
+		}
+		b.Queue(`SELECT pci_address, gpu_uuid, here FROM gpus_held($1)`, uuids).Query(func(rows pgx.Rows) (err error) {
+			places, err = pgx.CollectRows(rows, pgx.RowToStructByPos[heldPlace])
+			return err
+		})
 	}
 	if err := q.SendBatch(ctx, b).Close(); err != nil {
 		return false, wrap("lock cards", err)
@@ -82,6 +93,9 @@ func GPUsReported(ctx context.Context, q Querier, node cloud.NodeID, generation 
 			g.Reason = fmt.Sprintf("it is held in mode %s (%s), and its node finds it in mode %s (%s)", h.Mode, h.Geometry, g.Mode, g.Geometry)
 			g.Mode, g.Geometry = h.Mode, h.Geometry
 		}
+		if why := movedUnderClaim(g, places); why != "" && g.State != cloud.GPUMissing {
+			g.State, g.Reason = cloud.GPUQuarantined, why
+		}
 		b.Queue(reportedSQL, uuid.Must(uuid.NewV7()), node, g.PCIAddress, g.UUID, g.Index, g.Model, g.Geometry, g.Mode, g.State, g.Reason, g.MemoryMiB, g.NUMANode,
 			orEmpty(g.NVLink), g.Simulated, g.Vendor, g.Device, g.Driver, orEmpty(g.Modes), orEmpty(g.Companions), orEmpty(g.Bundle), jsonList(g.VGPUTypes),
 			jsonList(g.Slices), jsonList(g.Missing), g.WishReason, g.Recovered, generation, g.NotForVM, jsonList(g.Profiles)).Exec(noting(&changed))
@@ -90,6 +104,29 @@ func GPUsReported(ctx context.Context, q Querier, node cloud.NodeID, generation 
 		UPDATE gpu SET state = 'missing', reason = 'the node no longer sees this card', updated_at = now()
 		WHERE node_id = $1 AND state <> 'missing' AND NOT pci_address = ANY($2)`, node, seen).Exec(noting(&changed))
 	return changed, wrap("keep cards", q.SendBatch(ctx, b).Close())
+}
+
+// heldPlace is a card that a claim is of, and the slot that the claim is on.
+type heldPlace struct {
+	Address string
+	UUID    string
+	Here    bool // a slot of the node that reports
+}
+
+// movedUnderClaim says why nobody gets a card that is not where it is held, nor the
+// one that is there instead. The claim stays with its slot until it is released.
+func movedUnderClaim(g cloud.GPU, places []heldPlace) string {
+	for _, p := range places {
+		switch slot := p.Here && p.Address == g.PCIAddress; {
+		case slot && p.UUID != g.UUID:
+			return fmt.Sprintf("card %s is held in this slot, and its node finds %s there", p.UUID, g.UUID)
+		case !slot && p.UUID == g.UUID && p.Here:
+			return fmt.Sprintf("it is held in slot %s, where it was before", p.Address)
+		case !slot && p.UUID == g.UUID:
+			return fmt.Sprintf("it is held in slot %s of another node, where it was before", p.Address)
+		}
+	}
+	return ""
 }
 
 func noting(changed *bool) func(pgconn.CommandTag) error {
