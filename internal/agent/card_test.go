@@ -137,7 +137,7 @@ func TestContactDoesNotWaitForCards(t *testing.T) {
 		pass(6 * time.Second)
 		expect(t, n2, "inst_3", nodewire.GuestFailed, nodewire.ReasonFenced)
 		expect(t, n2, "inst_2", nodewire.GuestStarting, "")
-		if strings.Contains(strings.Join(w.did, " "), "prepare") {
+		if strings.Contains(strings.Join(w.deeds(), " "), "prepare") {
 			t.Errorf("a card was prepared %s after the start", time.Since(began))
 		}
 		pass(20 * time.Second)
@@ -162,7 +162,7 @@ func TestAStartThatTakesItsHostDownIsCounted(t *testing.T) {
 		n2 := w.start(t, &fuse{})
 		pass(time.Minute)
 		expect(t, n2, "inst_1", nodewire.GuestFailed, nodewire.ReasonRebooted)
-		if strings.Contains(strings.Join(w.did, " "), "start") {
+		if strings.Contains(strings.Join(w.deeds(), " "), "start") {
 			t.Error("it was started again")
 		}
 		n2.end()
