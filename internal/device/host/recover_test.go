@@ -183,3 +183,26 @@ func TestARecoveryThatMetABusyCardIsEnded(t *testing.T) {
 		})
 	}
 }
+
+// A reset of any kind comes when no driver has the card, which would run on.
+func TestNoDriverRunsOnUnderAReset(t *testing.T) {
+	t.Parallel()
+	for _, way := range []string{" reset=flr", ""} { // its own way, else that of its bridge
+		w := newWorld(t, "kernel reset_subordinate\n"+strings.Replace(instinctHost, " reset=flr", way, 1))
+		w.prepare(vm("inst-a", 1, w.wholes(instinct)...))
+		w.m.Change(address(t, instinct), func(d *recorded.Device) { d.Driver, d.Override = "amdgpu", "" })
+		seen := 0
+		w.wrote = func() {
+			if d, _ := w.m.Device(address(t, instinct)); d.Resets > seen {
+				if seen = d.Resets; d.Driver != "" {
+					t.Errorf("way %q: it was reset under %s", way, d.Driver)
+				}
+			}
+		}
+		w.release("inst-a", 1)
+		w.wants(instinct, nodewire.GPUReady)
+		if seen != 1 {
+			t.Errorf("way %q: it was reset %d times", way, seen)
+		}
+	}
+}

@@ -91,12 +91,12 @@ func (b *Board) resetOnce(ctx context.Context, id string, place int, p part, a p
 	}
 	// Its own driver has it again: by a boot, which makes a card anew, or because
 	// somebody took it off the bus and looked again, which does not.
-	switch own := f.Driver != "" && f.Driver != vfioDriver && f.CanReset; {
-	case own && f.Driver == b.cfg.DriverName && b.cfg.Driver != nil:
+	switch own := f.Driver != "" && f.Driver != vfioDriver; {
+	case own && f.CanReset && f.Driver == b.cfg.DriverName && b.cfg.Driver != nil:
 		if err := b.cfg.Driver.Reset(ctx, a.String()); err != nil {
 			v.add("its reset failed: " + err.Error())
 		}
-	case own && p.Boot != "" && p.Boot != b.cfg.BootID:
+	case own && f.CanReset && p.Boot != "" && p.Boot != b.cfg.BootID:
 	default:
 		if own {
 			if err := b.free(ctx, f); err != nil {
