@@ -110,7 +110,7 @@ func QueueRead(ctx context.Context, q Querier, limit int) (QueueSnapshot, error)
 	})
 	parts := map[cloud.NodeID][]cloud.Partition{}
 	if joined {
-		batch.Queue(partitionsFrom+` FROM gpu_partition ORDER BY node_id, id`).Query(func(rows pgx.Rows) error {
+		batch.Queue(partitionsFrom + ` FROM gpu_partition ORDER BY node_id, id`).Query(func(rows pgx.Rows) error {
 			return partitionsInto(rows, func(id cloud.NodeID, p cloud.Partition) { parts[id] = append(parts[id], p) })
 		})
 	}
