@@ -6,7 +6,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -80,7 +79,7 @@ func (h *metal) change(card string, f func(d *recorded.Device)) {
 	h.m.Change(a, f)
 }
 
-type names struct{ mu sync.Mutex }
+type names struct{}
 
 func (n *names) Present(_ context.Context, _ string, uuids, _ []string) (out []string, _ error) {
 	for _, u := range uuids {

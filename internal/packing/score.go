@@ -19,7 +19,6 @@ var Default = Weights{Count: 0.27, Whole: 0.1, Pack: 70, PackCPU: 0.35, Scarcity
 type Fit struct {
 	weights  Weights
 	groups   []group
-	wants    []want
 	room     []room // of each group, scratch
 	levels   [MaxCards]level
 	scarcity [64]float64

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand"
+	"runtime"
 	"slices"
 	"strconv"
 	"time"
@@ -258,8 +259,6 @@ func (w *stopwatch) speed() Speed {
 	}
 }
 
-var sink uint64
-
 // calibrate mixes a number a thousand times, a thousand loops in all, about a
 // millisecond's work.
 func calibrate() int {
@@ -272,6 +271,6 @@ func calibrate() int {
 			x ^= x << 17
 		}
 	}
-	sink = x
+	runtime.KeepAlive(x) // or the compiler would leave the work out
 	return loops
 }
