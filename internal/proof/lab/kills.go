@@ -23,7 +23,7 @@ var (
 		{"one card reserved", `read o </sys/bus/pci/devices/$A/driver_override; [ "$o" = vfio-pci ]`},
 		{"one card bound", `[ -e /sys/bus/pci/drivers/vfio-pci/$A ]`},
 		{"both cards bound", `[ -e /sys/bus/pci/drivers/vfio-pci/$B ]`},
-		{"QEMU there", `compgen -G '/var/lib/tenon-agent/libvirt/lib/qemu/domain-*/monitor.sock' >/dev/null`},
+		{"QEMU there", `compgen -G '/var/lib/tenon-agent/containerd/libvirt/lib/qemu/domain-*/monitor.sock' >/dev/null`},
 	}
 	whileEnding = []moment{
 		{"release begun", `[[ $(</var/lib/tenon-agent/board/board.json) == *releasing* ]]`},
@@ -32,7 +32,7 @@ var (
 	}
 	whileStartingVGPU = []moment{
 		{"mediated device made", `compgen -G '/sys/bus/mdev/devices/*' >/dev/null`},
-		{"QEMU there", `compgen -G '/var/lib/tenon-agent/libvirt/lib/qemu/domain-*/monitor.sock' >/dev/null`},
+		{"QEMU there", `compgen -G '/var/lib/tenon-agent/containerd/libvirt/lib/qemu/domain-*/monitor.sock' >/dev/null`},
 	}
 	whileEndingVGPU = []moment{
 		{"release begun", `[[ $(</var/lib/tenon-agent/board/board.json) == *releasing* ]]`},
