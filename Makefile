@@ -55,7 +55,7 @@ clean: ## Stop this folder's cloud, then delete it and all that was built
 check: setup-tests format vet wall gen-check unit web-check ## Format, vet, staticcheck, walls, contract and schema drift, unit and Postgres tests, TypeScript (10 min at most)
 	@echo 'make check: all passed'
 
-test: check root-test replicas browser lab faults ## All of `make check`, then containerd, image and browser tests, the lab, and some faults (60 min at most)
+test: check root-test replicas browser faults ## All of `make check`, then containerd, image and browser tests, and some faults (50 min at most)
 	@echo 'make test: all passed'
 
 format: ## Check that Go files are formatted
