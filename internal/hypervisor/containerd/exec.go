@@ -161,12 +161,20 @@ func (d *Driver) execIO(tty bool, stdin *closingReader, streams hypervisor.ExecI
 	return cio.NewCreator(append(opts, cio.WithStreams(in, out, problem))...)
 }
 
-// closeInput ends a process's input; a daemon that is away is asked again.
+// closeInput ends a process's input; a daemon that is away is asked again. Our end
+// of the pipe and the shim's may both have been closed before they were open; then
+// the shim waits for a writer that never comes, and so there is one meanwhile.
 func closeInput(ctx context.Context, p client.Process, stop <-chan struct{}) {
 	for {
-		err := p.CloseIO(ctx, client.WithStdinCloser)
-		if err == nil || errdefs.IsNotFound(err) {
-			return
+		writer, err := os.OpenFile(p.IO().Config().Stdin, syscall.O_WRONLY|syscall.O_NONBLOCK, 0)
+		if !errors.Is(err, syscall.ENXIO) { // else nobody reads it yet
+			err = p.CloseIO(ctx, client.WithStdinCloser)
+			if writer != nil {
+				_ = writer.Close()
+			}
+			if err == nil || errdefs.IsNotFound(err) {
+				return
+			}
 		}
 		select {
 		case <-stop:
