@@ -91,7 +91,7 @@ func (n *names) Withdraw(context.Context, string) error { return nil }
 
 // TestTheTableOfFaultsFromEndToEnd: what the kernel and the driver say of a card,
 // to what the API says of it, what is left of the fleet, who is told, and the way
-// back. Of facts.md part 4, a row at a time.
+// back.
 func TestTheTableOfFaultsFromEndToEnd(t *testing.T) {
 	t.Parallel()
 	h, board := newMetal(t, "hgx-h100", "h100-80gb")
