@@ -283,6 +283,16 @@ func TestAppAtItsOwnHost(t *testing.T) {
 		res := b.do("GET", "/", nil)
 		return res.status == http.StatusServiceUnavailable && strings.Contains(res.body, "web-1 is stopped") && strings.Contains(res.body, c.URL+"/projects/")
 	})
+	if _, err := acme.InstanceStart(t.Context(), "default", "web-1"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is started again", func() bool {
+		i, err := acme.InstanceGet(t.Context(), "default", "web-1")
+		return err == nil && i.State == api.StateRunning
+	})
+	if res := b.do("GET", "/", nil); strings.Contains(res.body, "is stopped") {
+		t.Errorf("it runs, and is told to be stopped: %d %s", res.status, res.body)
+	}
 }
 
 type zeros struct{}

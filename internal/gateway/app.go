@@ -164,7 +164,8 @@ type visitKnown struct {
 }
 
 // visit asks whether the bearer of a pass may be here now. An answer is kept for
-// a moment: a page is a burst of requests.
+// a moment: a page is a burst of requests. That an instance does not run is not
+// kept: whoever has just started it would be told that it is stopped.
 func (g *Gateway) visit(ctx context.Context, pass string, instance cloud.InstanceID, port int) (app.Visit, error) {
 	if pass == "" {
 		return app.Visit{}, cloud.E(cloud.KindUnauthenticated, "pass_missing", "this browser has no pass")
@@ -179,6 +180,9 @@ func (g *Gateway) visit(ctx context.Context, pass string, instance cloud.Instanc
 	v, err := g.app.VisitGoesOn(ctx, pass, instance, port)
 	if err != nil && !over(err) {
 		return v, err // not an answer
+	}
+	if err == nil && v.Instance.State != cloud.StateRunning {
+		return v, nil
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
