@@ -136,6 +136,9 @@ func (a *app) gpuSet() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if dry {
+				_, _ = fmt.Fprintln(a.Err, "Dry run: nothing is changed. It would be:")
+			}
 			return a.print(g, func(t *table) { fillGPU(t, g) })
 		},
 	}

@@ -237,10 +237,7 @@ func gpuText(s api.Shape, simulated bool) string {
 		}
 		return "none"
 	}
-	text := first(s.GPUModelName, s.GPUModel)
-	if s.GPUMode == "mig" {
-		text += " " + first(s.GPUProfileName, s.GPUProfile)
-	}
+	text := partText(first(s.GPUModelName, s.GPUModel), s.GPUMode, first(s.GPUProfileName, s.GPUProfile))
 	if s.GPUCount > 1 {
 		text = fmt.Sprintf("%d × %s", s.GPUCount, text)
 	}
@@ -250,13 +247,21 @@ func gpuText(s api.Shape, simulated bool) string {
 	return text
 }
 
-// heldText is the model of a held card, and the slice of it that is held.
+// heldText is the model of a held card, and what of it is held.
 func heldText(c api.Claim) string {
-	text := first(c.ModelName, c.Model)
-	if c.Mode == "mig" {
-		text += " " + first(c.ProfileName, c.Profile)
+	return partText(first(c.ModelName, c.Model), c.Mode, first(c.ProfileName, c.Profile))
+}
+
+// partText is a card's model with the part of it that is meant, which a whole card
+// has none of.
+func partText(model, mode, profile string) string {
+	switch {
+	case mode == "" || mode == "whole":
+		return model
+	case mode == "vgpu" && !strings.HasSuffix(profile, "vGPU"): // on a MIG slice
+		return model + " " + profile + " vGPU"
 	}
-	return text
+	return model + " " + profile
 }
 
 func (a *app) instanceEvents() *cobra.Command {

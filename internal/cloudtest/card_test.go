@@ -159,6 +159,11 @@ func TestC11LayoutsAreRefusedByName(t *testing.T) {
 	if status, p := patch(t, c, "/v1/gpus/GPU-none", `{"mode":"mig"}`); status != 404 {
 		t.Errorf("a card that isn't: %+v", p)
 	}
+	for _, path := range []string{"/v1/gpus/" + card.ID + "?dry_run=", "/v1/gpus/" + card.ID + "?dry_run"} { // a script's empty variable
+		if status, p := patch(t, c, path, `{"mode":"mig"}`); status != 422 || len(p.Errors) != 1 || p.Errors[0].Location != "query.dry_run" {
+			t.Errorf("%s: %d %+v", path, status, p)
+		}
+	}
 	if g, _ := c.Admin.GPUGet(ctx, card.ID); g.Wish != nil || g.Changing {
 		t.Errorf("something of that changed it: %+v", g)
 	}

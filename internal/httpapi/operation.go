@@ -59,8 +59,9 @@ type tagged[T any] struct {
 type none struct{}
 
 // Strict refuses query parameters that an operation doesn't know, or that are
-// given twice; every input
-// embeds it. Huma's own switch would hide the other errors.
+// given twice, and an empty yes or no, which Huma takes for absent: a script's
+// empty variable must not make a dry run a real one. Every input embeds it.
+// Huma's own switch would hide the other errors.
 type Strict struct{}
 
 // Resolve implements huma.Resolver.
@@ -83,6 +84,8 @@ func (Strict) Resolve(ctx huma.Context) []error {
 			errs = append(errs, &huma.ErrorDetail{Location: "query." + key, Message: unknownQuery})
 		case len(values) > 1 && p.Schema.Type != huma.TypeArray:
 			errs = append(errs, &huma.ErrorDetail{Location: "query." + key, Message: "is given more than once"})
+		case p.Schema.Type == huma.TypeBoolean && values[0] == "":
+			errs = append(errs, &huma.ErrorDetail{Location: "query." + key, Message: "must be true or false", Value: values[0]})
 		}
 	}
 	return errs
