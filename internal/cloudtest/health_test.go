@@ -125,6 +125,16 @@ func TestTheTableOfFaultsFromEndToEnd(t *testing.T) {
 	}
 	counts := func(what string, healthy, used, free int) {
 		t.Helper()
+		defer func() {
+			if t.Failed() {
+				for card := range cards {
+					g, err := c.Admin.GPUGet(ctx, cards[card].ID)
+					if err == nil {
+						t.Logf("%s: %s (%s), %d claims", card, g.State, g.Reason, len(g.Claims))
+					}
+				}
+			}
+		}()
 		eventually(t, what, func() bool {
 			l := capacity(ctx, t, c)
 			return l.Total == 8 && l.Healthy == healthy && l.Used == used && l.Free == free

@@ -15,6 +15,7 @@ import (
 
 // scan is one look at the host and what it says of each card.
 type scan struct {
+	began time.Duration // since the host's boot: what is told of a card is no newer
 	inv   pci.Inventory
 	cards map[string]*view // by PCI address
 	// driverErr: what the vendor's driver said when it did not show all its cards;
@@ -47,6 +48,7 @@ func isSoft(a pci.Address) bool { return a.Domain == softDomain }
 
 // look reads everything. An error means that nothing is known.
 func (b *Board) look(ctx context.Context) (*scan, error) {
+	began := b.cfg.SinceBoot()
 	inv, err := pci.Scan(b.cfg.Sys, b.cfg.Options)
 	if err != nil {
 		return nil, err
@@ -65,7 +67,7 @@ func (b *Board) look(ctx context.Context) (*scan, error) {
 			}
 		}
 	}
-	s := &scan{inv: inv, cards: map[string]*view{}}
+	s := &scan{began: began, inv: inv, cards: map[string]*view{}}
 	listed, driverErr := b.driverCards(ctx)
 	holds := b.ledger.read().Holds
 	s.foreign = b.anyForeign(ctx, inv, holds)

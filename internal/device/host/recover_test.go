@@ -5,6 +5,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/tenon-cloud/tenon/internal/device/host"
 	"github.com/tenon-cloud/tenon/internal/device/nvml/simnvml"
@@ -114,6 +115,40 @@ func TestOnlyAResetEndsWhatWaitsForOne(t *testing.T) {
 	if n := d.asked("reset " + near); n != 2 {
 		t.Errorf("it was to be reset %d times", n)
 	}
+}
+
+// A card that is reset between a look's reading and what is told of it does not
+// wait for a reset again.
+func TestAReadingFromBeforeAResetIsOld(t *testing.T) {
+	t.Parallel()
+	var late lateDriver
+	w := newWorld(t, "a100", twoA100(), func(w *world) {
+		late.boundDriver = w.cfg.Driver.(boundDriver)
+		w.cfg.Driver = &late
+		began := time.Now()
+		w.cfg.SinceBoot = func() time.Duration { return time.Minute + time.Since(began) }
+	})
+	w.prepare(container("inst-a", 1, w.wholes(near)...))
+	late.Change(near, func(c *host.DriverCard) { c.Remap.Pending = true })
+	w.wants(near, nodewire.GPUNeedsReset, "row of its memory")
+	late.then = func() { w.release("inst-a", 1) }
+	w.mustGPU(near)
+	w.wants(near, nodewire.GPUReady)
+}
+
+// lateDriver has something happen once between a list of cards and its use.
+type lateDriver struct {
+	boundDriver
+	then func()
+}
+
+func (d *lateDriver) Cards(ctx context.Context) ([]host.DriverCard, error) {
+	list, err := d.boundDriver.Cards(ctx)
+	if then := d.then; then != nil {
+		d.then = nil
+		then()
+	}
+	return list, err
 }
 
 // asked counts the driver's calls, also those that failed.

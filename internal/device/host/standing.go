@@ -19,15 +19,16 @@ func (b *Board) stateOf(ctx context.Context, s *scan, v *view, holds map[string]
 	for _, h := range holds {
 		releasing = releasing || h.Releasing && slices.Contains(h.cards(), address)
 	}
-	b.changeHealth(func(h *Health, now time.Duration) {
+	// A card that was reset since it was read has got over what was read of it.
+	b.changeHealth(func(h *Health, _ time.Duration) {
 		if !isSoft(f.Address) {
-			h.Present(address, g.UUID, !f.Dead, now)
+			h.Present(address, g.UUID, !f.Dead, s.began)
 		}
 		if v.driver != nil {
-			h.Read(*v.driver, now)
+			h.Read(*v.driver, s.began)
 		}
 		if v.mig != nil {
-			h.Missing(address, g.UUID, g.Missing, now)
+			h.Missing(address, g.UUID, g.Missing, s.began)
 		}
 	})
 	b.mu.Lock()
