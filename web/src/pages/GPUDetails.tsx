@@ -106,7 +106,9 @@ export function GPUIncidents({ g }: { g: GPU }) {
                     <span className="font-medium">
                       {x.xid ? `XID ${x.xid}` : sentence(x.kind.replaceAll('_', ' '))}
                     </span>
-                    {x.instance_id && x.action === 'none' && <Tag title={x.instance_id}>a tenant’s program</Tag>}
+                    {x.instance_id && x.action === 'none' && (
+                      <Tag title={x.instance_id}>a tenant’s program</Tag>
+                    )}
                   </span>
                   {x.message && <span className="block break-words text-fg2">{sentence(x.message)}</span>}
                 </span>
