@@ -20,7 +20,8 @@ type LayoutEntry struct {
 
 // NamedGPUUpdate is GPUUpdate for one of several cards of a node.
 type NamedGPUUpdate struct {
-	GPU string `json:"gpu" minLength:"1" maxLength:"100" doc:"Id, UUID or PCI address"`
+	GPU      string `json:"gpu" minLength:"1" maxLength:"100" doc:"Id, UUID or PCI address"`
+	Revision *int64 `json:"revision,omitempty" minimum:"0" doc:"That it must still have, as If-Match of one card; otherwise its problem is card_changed"`
 	GPUUpdate
 }
 

@@ -6,10 +6,11 @@ import (
 	"net/url"
 )
 
-// GPUUpdate says what a card is to be; with dryRun it only says what would be.
-func (c *Client) GPUUpdate(ctx context.Context, gpu string, in GPUUpdate, dryRun bool) (*GPU, error) {
+// GPUUpdate says what a card is to be; with dryRun it only says what would be. With
+// IfGeneration of its revision it is refused when somebody else said something since.
+func (c *Client) GPUUpdate(ctx context.Context, gpu string, in GPUUpdate, dryRun bool, opts ...CallOption) (*GPU, error) {
 	var out GPU
-	return &out, c.do(ctx, http.MethodPatch, "/v1/gpus/"+seg(gpu), dry(dryRun), in, &out)
+	return &out, c.do(ctx, http.MethodPatch, "/v1/gpus/"+seg(gpu), dry(dryRun), in, &out, opts...)
 }
 
 // NodeGPUsUpdate says what several cards of a node are to be, each by itself.

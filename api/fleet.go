@@ -94,6 +94,7 @@ type GPU struct {
 	Wish       *GPUWish     `json:"wish,omitempty" doc:"What an operator wants it to be"`
 	Changing   bool         `json:"changing" doc:"It is not yet what is wished: it takes nothing new"`
 	WishReason string       `json:"wish_reason,omitempty" doc:"Why not, as its node says"`
+	Revision   int64        `json:"revision" doc:"Of what is wished, 0 before anybody did; the ETag"`
 	Checking   bool         `json:"checking" doc:"An operator asked for a check that its node has not made yet"`
 }
 

@@ -23,7 +23,8 @@ type CardInput struct {
 	Layout   *[]LayoutEntry // empty: slices are made as they are placed
 	Shares   *int
 	VGPUType *string
-	DryRun   bool // say what would be, and change nothing
+	DryRun   bool   // say what would be, and change nothing
+	Revision *int64 // that its wish must still have; nil: any, unless a change is under way
 }
 
 // LayoutEntry is slices of a profile, spelled in any way that is known for the
@@ -140,6 +141,9 @@ func cardSet(ctx context.Context, tx *postgres.Tx, c Call, g cloud.GPU, in CardI
 	}
 	if sameWish(g, want) {
 		return g, nil
+	}
+	if err := cardMoved(g, in.Revision); err != nil {
+		return g, err
 	}
 	if len(g.Claims) > 0 {
 		return g, cardHeld(g, "its mode and layout stay as they are until nothing of it is held")

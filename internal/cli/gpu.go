@@ -42,6 +42,9 @@ func fillGPU(t *table, g *api.GPU) {
 	if g.Wish != nil {
 		t.row("wished", wishText(*g.Wish))
 	}
+	if g.Revision > 0 {
+		t.row("revision", strconv.FormatInt(g.Revision, 10))
+	}
 	if g.Changing {
 		t.row("changing", first(g.WishReason, "its node has yet to act on it")+"; nothing new is placed on it")
 	}
@@ -101,11 +104,14 @@ func (a *app) gpuSet() *cobra.Command {
 	var mode, vgpuType string
 	var layout []string
 	var shares int
-	var free, dry bool
+	var free, dry, replace bool
+	var revision int64
 	cmd := &cobra.Command{
 		Use: "set GPU", Short: "Say what a card is to be: its mode, layout, shares or vGPU type (operators)", Args: cobra.ExactArgs(1),
 		Long: "Say what a card is to be. Its node makes it so and reports what it reads back; until then nothing new is placed on the card.\n" +
-			"It is refused while anything of the card is held.\n\n" +
+			"It is refused while anything of the card is held, and while another change of it is\n" +
+			"under way, unless you --replace that. --if-revision N changes it only while nobody has\n" +
+			"said anything else since you saw that revision (tenon gpu show).\n\n" +
 			"A layout is slices by number (1g.10gb=2) or at an exact place (3g.40gb@4), in any spelling that is known for the card.",
 		Example: "  tenon gpu set GPU-4f1c… --mode mig --slice 3g.40gb@4 --slice 1g.10gb=4\n" +
 			"  tenon gpu set GPU-4f1c… --mode shared --shares 4\n  tenon gpu set GPU-4f1c… --mode whole",
@@ -132,7 +138,21 @@ func (a *app) gpuSet() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			g, err := c.GPUUpdate(cmd.Context(), args[0], in, dry)
+			var opts []api.CallOption
+			switch {
+			case cmd.Flags().Changed("if-revision"):
+				opts = append(opts, api.IfGeneration(revision))
+			case replace:
+				now, err := c.GPUGet(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				if now.Changing && now.Wish != nil {
+					_, _ = fmt.Fprintf(a.Err, "Replaces the change that is under way: %s.\n", wishText(*now.Wish))
+				}
+				opts = append(opts, api.IfGeneration(now.Revision))
+			}
+			g, err := c.GPUUpdate(cmd.Context(), args[0], in, dry, opts...)
 			if err != nil {
 				return err
 			}
@@ -149,7 +169,10 @@ func (a *app) gpuSet() *cobra.Command {
 	f.IntVar(&shares, "shares", 0, "of a shared card: 2 to 8")
 	f.StringVar(&vgpuType, "vgpu-type", "", "of a card in mode vgpu: one of its types; empty: MIG-backed")
 	f.BoolVar(&dry, "dry-run", false, "say what would be, and who is in the way; change nothing")
+	f.BoolVar(&replace, "replace", false, "also while another change is under way: replace that one")
+	f.Int64Var(&revision, "if-revision", 0, "only while the card has this revision; refused when somebody said something else since")
 	cmd.MarkFlagsMutuallyExclusive("slice", "free-layout")
+	cmd.MarkFlagsMutuallyExclusive("replace", "if-revision")
 	return cmd
 }
 

@@ -134,12 +134,13 @@ func (a *app) pushDisk(ctx context.Context, c *api.Client, to, path string) erro
 	finished := make(chan struct{})
 	go func() {
 		defer close(finished)
+		p := a.newProgress("Uploading")
 		for u := range updates {
 			if u.Error == nil && u.Total > 0 {
-				_, _ = fmt.Fprintf(a.Err, "\rUploading %d of %d MiB", u.Complete>>20, u.Total>>20)
+				p.show(u.Complete, u.Total)
 			}
 		}
-		_, _ = fmt.Fprintln(a.Err)
+		p.close()
 	}()
 	err = remote.WriteLayer(ref.Context(), &diskLayer{path, sum, size}, append(options, remote.WithProgress(updates))...)
 	<-finished

@@ -221,6 +221,8 @@ func stateText(i api.Instance) string {
 		return i.State + ", place held"
 	case i.State == api.StateRunning && i.Reason == "node_lost": // nobody knows whether it still runs
 		return i.State + ", unconfirmed"
+	case i.State == api.StateRunning && i.Reason == "gpu_degraded":
+		return i.State + ", degraded"
 	case i.State == api.StateRunning && i.IdleStopAt != nil:
 		return i.State + ", idle"
 	case i.State == api.StateStarting && i.Progress != nil:

@@ -156,6 +156,7 @@ func TestStatesAreSaidInTheConsolesWords(t *testing.T) {
 	}
 	for want, i := range map[string]api.Instance{
 		"running, unconfirmed": state(api.StateRunning, func(i *api.Instance) { i.Reason = "node_lost" }),
+		"running, degraded":    state(api.StateRunning, func(i *api.Instance) { i.Reason, i.IdleStopAt = "gpu_degraded", ptr(noon) }),
 		"queued":               state(api.StateQueued, func(i *api.Instance) { i.Reason = "node_lost" }), // taken from its node: nothing of it runs
 		"running, idle":        state(api.StateRunning, func(i *api.Instance) { i.IdleStopAt = ptr(noon) }),
 		"stopped, GPU held":    state(api.StateStopped, func(i *api.Instance) { i.Held = true }),

@@ -65,6 +65,7 @@ type GPU struct {
 	Changing   bool       // it is not yet what is wished
 	WishReason string     // why not, as its node says
 	WishedAt   *time.Time // nil: nobody ever did
+	Revision   int64      // of the wish: another one has another; 0: nobody ever wished
 	Recover    int64      // counts an operator's asking for a check
 	Recovered  int64      // the last that was acted on
 }

@@ -19,7 +19,7 @@ type GPUPath struct {
 func (s *server) cardOperations() {
 	const tag = "Fleet"
 	register(s, operation{method: "PATCH", path: "/v1/gpus/{gpu}", action: authz.GPUUpdate, tag: tag, summary: "Say what a card is to be",
-		description: "Its mode, and for one that MIG cuts its layout. Its node makes it so and reports what it reads back; until then nothing new is placed on it. Refused while anything of it is held."}, s.gpuUpdate)
+		description: "Its mode, and for one that MIG cuts its layout. Its node makes it so and reports what it reads back; until then nothing new is placed on it. Refused while anything of it is held; with If-Match, when somebody else has said something since; without, while another change of it is under way."}, s.gpuUpdate)
 	register(s, operation{method: "PATCH", path: "/v1/nodes/{node}/gpus", action: authz.NodeGPUsUpdate, tag: tag, summary: "Say what several cards of a node are to be",
 		description: "Each by itself: one that can't be changed keeps nothing from the others, and has its problem in its result."}, s.nodeGPUsUpdate)
 	register(s, operation{method: "POST", path: "/v1/gpus/{gpu}/recover", action: authz.GPURecover, tag: tag, summary: "Have a card checked and offered again", status: 200,
@@ -72,12 +72,25 @@ type DryRun struct {
 func (s *server) gpuUpdate(ctx context.Context, in *struct {
 	GPUPath
 	DryRun
-	Body api.GPUUpdate
-}) (*out[api.GPU], error) {
+	IfMatch string `header:"If-Match" maxLength:"64" doc:"The ETag that it must still have; otherwise 412"`
+	Body    api.GPUUpdate
+}) (*tagged[api.GPU], error) {
 	want := cardInput(in.Body)
 	want.DryRun = in.DryRun.DryRun
+	var err error
+	if want.Revision, err = matched(in.IfMatch, 0); err != nil {
+		return nil, err
+	}
 	g, err := s.app.CardSet(ctx, call(ctx, ""), in.GPU, want)
-	return oneOf(g, err, gpuOf)
+	return taggedGPU(g, err)
+}
+
+// taggedGPU is a card with the revision of its wish as its ETag.
+func taggedGPU(g cloud.GPU, err error) (*tagged[api.GPU], error) {
+	if err != nil {
+		return nil, err
+	}
+	return &tagged[api.GPU]{ETag: etag(g.Revision), Body: gpuOf(g)}, nil
 }
 
 func (s *server) nodeGPUsUpdate(ctx context.Context, in *struct {
@@ -86,7 +99,9 @@ func (s *server) nodeGPUsUpdate(ctx context.Context, in *struct {
 	Body api.NodeGPUsUpdate
 }) (*out[api.List[api.GPUUpdateResult]], error) {
 	list := each(in.Body.GPUs, func(u api.NamedGPUUpdate) app.NamedCardInput {
-		return app.NamedCardInput{GPU: u.GPU, CardInput: cardInput(u.GPUUpdate)}
+		in := app.NamedCardInput{GPU: u.GPU, CardInput: cardInput(u.GPUUpdate)}
+		in.Revision = u.Revision
+		return in
 	})
 	results, err := s.app.CardsSet(ctx, call(ctx, ""), in.Node, list, in.DryRun.DryRun)
 	return listOf(results, err, func(r app.CardResult) api.GPUUpdateResult {
@@ -144,7 +159,7 @@ func cardFill(out *api.GPU, g cloud.GPU) {
 	})
 	out.Missing = each(g.Missing, place)
 	out.Profiles = profilesOf(g.Model)
-	out.Changing, out.WishReason = g.Changing, g.WishReason
+	out.Changing, out.WishReason, out.Revision = g.Changing, g.WishReason, g.Revision
 	out.Checking = g.Recover > g.Recovered
 	if g.Wish.Mode != "" {
 		out.Wish = &api.GPUWish{Mode: string(g.Wish.Mode), Layout: each(g.Wish.Layout, place), Shares: g.Wish.Shares, VGPUType: g.Wish.VGPUType, WishedAt: utc(g.WishedAt)}

@@ -32,9 +32,9 @@ func (s *server) gpuList(ctx context.Context, in *struct {
 func (s *server) gpuGet(ctx context.Context, in *struct {
 	Strict
 	GPU string `path:"gpu" maxLength:"100" doc:"Id or UUID"`
-}) (*out[api.GPU], error) {
+}) (*tagged[api.GPU], error) {
 	g, err := s.app.GPUGet(ctx, call(ctx, ""), in.GPU)
-	return oneOf(g, err, gpuOf)
+	return taggedGPU(g, err)
 }
 
 func (s *server) gpuMetrics(ctx context.Context, _ *struct{ Strict }) (*out[api.GPUMetrics], error) {

@@ -51,7 +51,7 @@ type out[T any] struct {
 
 // tagged is an answer that carries the generation as an ETag.
 type tagged[T any] struct {
-	ETag string `header:"ETag" doc:"The generation, for If-Match"`
+	ETag string `header:"ETag" doc:"The generation or revision, for If-Match"`
 	Body T
 }
 
@@ -115,15 +115,24 @@ type Guarded struct {
 
 // generation reads If-Match; 0: not asked for.
 func (g Guarded) generation() (int64, error) {
-	v := strings.TrimPrefix(strings.TrimSpace(g.IfMatch), "W/")
+	n, err := matched(g.IfMatch, 1)
+	if n == nil {
+		return 0, err
+	}
+	return *n, err
+}
+
+// matched reads If-Match, a number from the least on; nil: not asked for.
+func matched(header string, least int64) (*int64, error) {
+	v := strings.TrimPrefix(strings.TrimSpace(header), "W/")
 	if v == "" || v == "*" {
-		return 0, nil
+		return nil, nil
 	}
 	n, err := strconv.ParseInt(strings.Trim(v, `"`), 10, 64)
-	if err != nil || n < 1 {
-		return 0, cloud.Invalid(cloud.Field{Location: "header.If-Match", Message: "must be the ETag of an earlier answer, such as \"3\"", Value: g.IfMatch})
+	if err != nil || n < least {
+		return nil, cloud.Invalid(cloud.Field{Location: "header.If-Match", Message: "must be the ETag of an earlier answer, such as \"3\"", Value: header})
 	}
-	return n, nil
+	return &n, nil
 }
 
 func etag(generation int64) string { return strconv.Quote(strconv.FormatInt(generation, 10)) }

@@ -67,6 +67,8 @@ var refProblems = []refProblem{
 	{"not_a_vm", "409", "Only a VM has a serial console and a screen."},
 	{"port_closed", "409", "Nothing inside the instance answers on that port."},
 	{"apps_off", "409", "This cloud has no domain for web servers of instances."},
+	{"card_changing", "409", "Another change of the GPU is under way, which `wish` says; `If-Match` with its ETag replaces it."},
+	{"card_changed", "412", "Somebody else said since you read it what the GPU is to be, which `wish` says: read it again, then decide."},
 	{"generation_changed", "412", "It changed since you read it: read it again, then decide."},
 	{"body_too_large", "413", "Bodies are at most 1 MiB."},
 	{"wrong_content_type", "415", "Bodies are `application/json`."},

@@ -22,7 +22,7 @@ const (
 const gpuSelect = `
 	SELECT g.id, g.node_id, n.name AS node_name, g.uuid, g.pci_address, g.index, g.model, g.geometry, g.mode, ` + gpuState + ` AS state,
 		` + gpuReason + ` AS reason, g.memory_mib, g.numa_node, g.nvlink, g.simulated,
-		g.vendor, g.device, g.driver, g.modes, g.companions, g.bundle, g.not_for_vm, g.vgpu_types, g.slices, g.profiles, g.missing, NOT g.settled AS changing, g.wish_reason, g.wished_at, g.recover, g.recovered,
+		g.vendor, g.device, g.driver, g.modes, g.companions, g.bundle, g.not_for_vm, g.vgpu_types, g.slices, g.profiles, g.missing, NOT g.settled AS changing, g.wish_reason, g.wished_at, g.wish_generation AS revision, g.recover, g.recovered,
 		COALESCE(g.desired_mode, '') AS desired_mode, g.desired_geometry, g.desired_layout, g.desired_shares, g.desired_vgpu_type, ` + nodeWell + ` AS node_well, n.drained AS node_drained
 	FROM gpu g JOIN node n ON n.id = g.node_id AND n.forgotten_at IS NULL`
 

@@ -212,7 +212,7 @@ export interface paths {
         head?: never;
         /**
          * Say what a card is to be
-         * @description Its mode, and for one that MIG cuts its layout. Its node makes it so and reports what it reads back; until then nothing new is placed on it. Refused while anything of it is held.
+         * @description Its mode, and for one that MIG cuts its layout. Its node makes it so and reports what it reads back; until then nothing new is placed on it. Refused while anything of it is held; with If-Match, when somebody else has said something since; without, while another change of it is under way.
          */
         patch: operations["gpu.update"];
         trace?: never;
@@ -1535,6 +1535,11 @@ export interface components {
             profiles: components["schemas"]["GPUProfile"][];
             /** @description Why it is not ready, or not for every kind of instance */
             reason?: string;
+            /**
+             * Format: int64
+             * @description Of what is wished, 0 before anybody did; the ETag
+             */
+            revision: number;
             simulated: boolean;
             /** @description That exist on it now */
             slices: components["schemas"]["GPUSlice"][];
@@ -2092,6 +2097,11 @@ export interface components {
              * @enum {string}
              */
             mode?: "whole" | "mig" | "shared" | "vgpu";
+            /**
+             * Format: int64
+             * @description That it must still have, as If-Match of one card; otherwise its problem is card_changed
+             */
+            revision?: number;
             /**
              * Format: int64
              * @description Of a shared card: how many, 2 to 8
@@ -3042,6 +3052,7 @@ export interface operations {
             /** @description OK */
             200: {
                 headers: {
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3065,7 +3076,10 @@ export interface operations {
                 /** @description Say what would be, and change nothing */
                 dry_run?: boolean;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag that it must still have; otherwise 412 */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description Id or UUID */
                 gpu: string;
@@ -3081,6 +3095,7 @@ export interface operations {
             /** @description OK */
             200: {
                 headers: {
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {

@@ -1,0 +1,52 @@
+package cli
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/tenon-cloud/tenon/api"
+)
+
+// TestAnotherOperatorsChangeIsReplacedOnlyOnPurpose sets a card of which another
+// change is under way.
+func TestAnotherOperatorsChangeIsReplacedOnlyOnPurpose(t *testing.T) {
+	t.Parallel()
+	card := api.GPU{ID: "gpu_1", Mode: "whole", State: "ready", Revision: 7, Changing: true, Wish: &api.GPUWish{Mode: "shared", Shares: 4}}
+	cloud := newFakeCloud(t, map[string]any{"GET /v1/gpus/gpu_1": card})
+	inner := cloud.Config.Handler
+	cloud.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		key := r.Method + " " + r.URL.Path
+		cloud.mu.Lock()
+		switch r.Header.Get("If-Match") {
+		case `"7"`:
+			cloud.answers[key] = card
+		case "":
+			if r.Method == http.MethodPatch {
+				cloud.answers[key] = &api.Problem{Status: 409, Code: "card_changing", Detail: "GPU is already being changed, to mode shared, 4 shares", Hint: "tenon gpu set --replace"}
+			}
+		default:
+			cloud.answers[key] = &api.Problem{Status: 412, Code: "card_changed", Detail: "GPU has changed since you read it: somebody said mode shared, 4 shares", Hint: "read it again, then decide"}
+		}
+		cloud.mu.Unlock()
+		inner.ServeHTTP(w, r)
+	})
+	for _, c := range []struct {
+		flags string
+		code  int
+		want  string
+	}{
+		{"", exitRefused, "--replace"},
+		{"--if-revision 6", exitRefused, "4 shares"},
+		{"--if-revision 7", 0, ""},
+		{"--replace", 0, "Replaces the change that is under way: shared, 4 shares."},
+		{"--replace --if-revision 7", exitUsage, "if any flags in the group"},
+	} {
+		if r := tenon(t, cloud.URL, strings.Fields("gpu set gpu_1 --mode mig "+c.flags)...); r.code != c.code || !strings.Contains(r.err, c.want) {
+			t.Errorf("%s: %+v", c.flags, r)
+		}
+	}
+	if r := tenon(t, cloud.URL, "gpu", "show", "gpu_1"); r.code != 0 || !strings.Contains(r.out, "revision  7") {
+		t.Errorf("show: %+v", r)
+	}
+}
