@@ -18,7 +18,7 @@ const (
 var floors = map[string]int{
 	"internal/cloud": 1, "internal/gpu": 1, "internal/nodewire": 1, "internal/tunnel": 1, "internal/loop": 1, "internal/durable": 1, "internal/kernelfile": 1,
 	"internal/registry": 1, "internal/imagebuild": 1, "migrations": 1, "api": 1, "web": 1,
-	"internal/placement": 2, "internal/packing": 2, "internal/billing": 2, "internal/authz": 2, "internal/postgres": 2,
+	"internal/placement": 2, "internal/packing": 2, "internal/fairshare": 2, "internal/queue": 2, "internal/billing": 2, "internal/authz": 2, "internal/postgres": 2,
 	"internal/simulate": 3, "internal/app": 3, "internal/authn": 3, "internal/scheduler": 3, "internal/lifecycle": 3, "internal/metering": 3, "internal/metrics": 3,
 	"internal/httpapi": 4, "internal/nodeapi": 4, "internal/gateway": 4, "internal/replica": 4, "internal/cli": 4,
 	"internal/agent": node, "internal/hypervisor": node, "internal/device": node, "internal/image": node, "internal/network": node, "internal/volume": node, "internal/preflight": node,
@@ -28,6 +28,7 @@ var floors = map[string]int{
 
 // sideways are the imports between packages of one floor, each with its reason.
 var sideways = map[[2]string]string{
+	{"internal/queue", "internal/fairshare"}:  "who goes first is a question of shares",
 	{"internal/gpu", "internal/cloud"}:        "a GPU's slots are words of the vocabulary",
 	{"internal/imagebuild", "internal/cloud"}: "as any package",
 	{"internal/postgres", "internal/authz"}:   "roles are stored",
@@ -118,7 +119,7 @@ var reserves = []reserve{
 
 // pure packages decide and know no world: no files, network, database, clock,
 // context or log.
-var pure = []string{"internal/cloud", "internal/gpu", "internal/placement", "internal/packing", "internal/billing", "internal/authz"}
+var pure = []string{"internal/cloud", "internal/gpu", "internal/placement", "internal/packing", "internal/fairshare", "internal/queue", "internal/billing", "internal/authz"}
 
 var worldly = []string{"context", "log", "net", "os", "syscall", "io/fs", "io/ioutil", "path/filepath", "database/sql", "testing/synctest", "golang.org/x/sys", "github.com/jackc/pgx"}
 
@@ -135,7 +136,7 @@ func brokenReserve(from, target string, test bool) string {
 	}
 	if slices.Contains(pure, name) && !test && target != "database/sql/driver" {
 		if slices.ContainsFunc(worldly, func(w string) bool { return target == w || strings.HasPrefix(target, w+"/") }) {
-			return "cloud, gpu, placement, packing, billing and authz import no I/O, clock, context or log"
+			return "cloud, gpu, placement, packing, fairshare, queue, billing and authz import no I/O, clock, context or log"
 		}
 	}
 	return ""

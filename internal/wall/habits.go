@@ -109,7 +109,7 @@ func (g goFile) checkCall(call *ast.CallExpr, name string, add func(token.Pos, s
 	case on != nil && on.Name == "time" && sel.Sel.Name == "Sleep" && g.test:
 		add(call.Pos(), "time.Sleep in a test", "tests wait for a signal or a state with a deadline, never for time")
 	case on != nil && on.Name == "time" && slices.Contains([]string{"Now", "Since", "Until", "After", "Sleep", "NewTimer", "NewTicker"}, sel.Sel.Name) && slices.Contains(pure, name) && !g.test:
-		add(call.Pos(), "time."+sel.Sel.Name+" in a pure package", "cloud, gpu, placement, packing, billing and authz import no I/O, clock, context or log")
+		add(call.Pos(), "time."+sel.Sel.Name+" in a pure package", "cloud, gpu, placement, packing, fairshare, queue, billing and authz import no I/O, clock, context or log")
 	case on != nil && (on.Name == "t" || on.Name == "b") && sel.Sel.Name == "Skip" && len(call.Args) == 0 || sel.Sel.Name == "SkipNow" && len(call.Args) == 0:
 		add(call.Pos(), "a test is skipped without a reason", "a skipped test prints why")
 	}
