@@ -114,12 +114,11 @@ CREATE POLICY tenant ON gpu_stay FOR SELECT TO tenon_api USING (org_id = (SELECT
 CREATE POLICY system ON gpu_stay FOR SELECT TO tenon_system USING (true);
 GRANT SELECT ON gpu_stay TO tenon_api, tenon_system;
 
--- Faults that an operator has a simulated card show: the last one and how many.
-ALTER TABLE gpu
-    ADD COLUMN faults bigint NOT NULL DEFAULT 0 CHECK (faults >= 0),
-    ADD COLUMN fault_xid int NOT NULL DEFAULT 0;
-GRANT UPDATE (faults, fault_xid) ON gpu TO tenon_api;
-CREATE INDEX gpu_faulted ON gpu (node_id) WHERE faults > 0;
+-- Faults that an operator has a simulated card show, in the order in which they were
+-- asked for. Each is listed until its node's incident of that id has come.
+ALTER TABLE gpu ADD COLUMN faults jsonb NOT NULL DEFAULT '[]' CHECK (jsonb_typeof(faults) = 'array' AND jsonb_array_length(faults) <= 32);
+GRANT UPDATE (faults) ON gpu TO tenon_api, tenon_node;
+CREATE INDEX gpu_faulted ON gpu (node_id) WHERE faults <> '[]';
 
 -- A card that was pulled for good leaves the count, as an operator says. What is
 -- held of it, or is there, is not forgotten.
@@ -201,3 +200,6 @@ BEGIN
     GRANT EXECUTE ON FUNCTION gpus_held(text[]) TO tenon_node;
 END $$;
 -- +goose StatementEnd
+
+-- What a node says can change what it is told: its data binds an instance to it.
+GRANT UPDATE (generation) ON node TO tenon_node;

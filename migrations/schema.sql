@@ -574,11 +574,10 @@ CREATE TABLE public.gpu (
     settled boolean GENERATED ALWAYS AS (((wish_reason = ''::text) AND (said_generation >= wish_generation) AND ((desired_mode IS NULL) OR ((desired_mode = mode) AND ((desired_geometry = geometry) OR ((desired_vgpu_type <> ''::text) AND (geometry ~ '^vgpu[0-9]+$'::text))))))) STORED NOT NULL,
     not_for_vm boolean DEFAULT false NOT NULL,
     profiles jsonb DEFAULT '[]'::jsonb NOT NULL,
-    faults bigint DEFAULT 0 NOT NULL,
-    fault_xid integer DEFAULT 0 NOT NULL,
+    faults jsonb DEFAULT '[]'::jsonb NOT NULL,
     CONSTRAINT gpu_desired_layout_check CHECK ((jsonb_typeof(desired_layout) = 'array'::text)),
     CONSTRAINT gpu_device_check CHECK ((device ~ '^([0-9a-f]{4})?$'::text)),
-    CONSTRAINT gpu_faults_check CHECK ((faults >= 0)),
+    CONSTRAINT gpu_faults_check CHECK (((jsonb_typeof(faults) = 'array'::text) AND (jsonb_array_length(faults) <= 32))),
     CONSTRAINT gpu_memory_mib_check CHECK ((memory_mib > 0)),
     CONSTRAINT gpu_mode_check CHECK ((mode = ANY (ARRAY['whole'::text, 'mig'::text, 'shared'::text, 'vgpu'::text]))),
     CONSTRAINT gpu_modes_check CHECK ((modes <@ '{whole,mig,shared,vgpu}'::text[])),
@@ -1227,7 +1226,7 @@ CREATE UNIQUE INDEX gpu_claim_media ON public.gpu_claim USING btree (gpu_id) WHE
 
 CREATE INDEX gpu_claim_org ON public.gpu_claim USING btree (org_id);
 
-CREATE INDEX gpu_faulted ON public.gpu USING btree (node_id) WHERE (faults > 0);
+CREATE INDEX gpu_faulted ON public.gpu USING btree (node_id) WHERE (faults <> '[]'::jsonb);
 
 CREATE INDEX gpu_incident_gpu ON public.gpu_incident USING btree (gpu_id, at, id);
 
@@ -1967,8 +1966,7 @@ GRANT UPDATE(not_for_vm) ON TABLE public.gpu TO tenon_node;
 GRANT UPDATE(profiles) ON TABLE public.gpu TO tenon_node;
 
 GRANT UPDATE(faults) ON TABLE public.gpu TO tenon_api;
-
-GRANT UPDATE(fault_xid) ON TABLE public.gpu TO tenon_api;
+GRANT UPDATE(faults) ON TABLE public.gpu TO tenon_node;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.gpu_claim TO tenon_system;
 GRANT SELECT ON TABLE public.gpu_claim TO tenon_api;
@@ -2132,6 +2130,7 @@ GRANT UPDATE(drivers) ON TABLE public.node TO tenon_node;
 GRANT UPDATE(orphans) ON TABLE public.node TO tenon_node;
 
 GRANT UPDATE(generation) ON TABLE public.node TO tenon_api;
+GRANT UPDATE(generation) ON TABLE public.node TO tenon_node;
 
 GRANT UPDATE(ack_era) ON TABLE public.node TO tenon_node;
 

@@ -3,6 +3,8 @@ package app
 import (
 	"context"
 
+	"github.com/google/uuid"
+
 	"github.com/tenon-cloud/tenon/internal/authz"
 	"github.com/tenon-cloud/tenon/internal/cloud"
 	"github.com/tenon-cloud/tenon/internal/postgres"
@@ -36,7 +38,8 @@ func (a *App) CardHistory(ctx context.Context, c Call, ref string, p Page) (List
 }
 
 // CardFault has a simulated card show a fault, by NVIDIA's number: its node reports
-// it as it would a real one.
+// it as it would a real one. Each that is asked for is one incident, however many are
+// asked for before the node looks.
 func (a *App) CardFault(ctx context.Context, c Call, ref string, xid int) (cloud.GPU, error) {
 	if err := may(c, authz.GPUFault, c.Actor.OrgID); err != nil {
 		return cloud.GPU{}, err
@@ -54,8 +57,13 @@ func (a *App) CardFault(ctx context.Context, c Call, ref string, xid int) (cloud
 				return cloud.E(cloud.KindConflict, "gpu_not_simulated", "GPU %s on node %s is real: no fault is simulated on it", g.PCIAddress, g.NodeName).
 					WithHint("take a card that is shown as simulated")
 			}
-			if err := postgres.CardFault(ctx, tx, g, xid); err != nil {
+			asked, err := postgres.CardFault(ctx, tx, g, cloud.SimulatedFault{ID: "simulated-" + uuid.Must(uuid.NewV7()).String(), XID: xid})
+			if err != nil {
 				return err
+			}
+			if !asked {
+				return cloud.E(cloud.KindConflict, "too_many_faults", "GPU %s on node %s has %d faults to show that its node has not shown yet", g.PCIAddress, g.NodeName, postgres.FaultsWaiting).
+					WithHint("see whether the node answers, and ask again when it has reported them")
 			}
 			tx.Wake(postgres.TopicNode(g.NodeID))
 			if err := audit(ctx, tx, c, cloud.OrgID{}, authz.GPUFault, g.ID.String(), map[string]any{"node": g.NodeName, "address": g.PCIAddress, "xid": xid}); err != nil {

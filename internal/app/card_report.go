@@ -144,12 +144,15 @@ func partitionsSaid(r nodewire.Report) []cloud.Partition {
 // cardsWanted is what the assignment says of cards.
 func cardsWanted(list []postgres.AssignedCard) (out []nodewire.Card) {
 	for _, c := range list {
-		w := nodewire.Card{PCIAddress: c.PCIAddress, Mode: c.Mode, Shares: c.Shares, VGPUType: c.VGPUType, Recover: c.Recover, Faults: c.Faults, FaultXID: c.FaultXID}
+		w := nodewire.Card{PCIAddress: c.PCIAddress, Mode: c.Mode, Shares: c.Shares, VGPUType: c.VGPUType, Recover: c.Recover}
 		if mode, n, even := gpu.EvenOf(c.Geometry); even && mode == cloud.ModeShared && w.Shares == 0 {
 			w.Shares = n // nobody wished for it: it stays as it is
 		}
 		for _, p := range c.Layout {
 			w.Layout = append(w.Layout, nodewire.Place(p))
+		}
+		for _, f := range c.Faults {
+			w.Faults = append(w.Faults, nodewire.Fault(f))
 		}
 		out = append(out, w)
 	}

@@ -172,6 +172,12 @@ type Incident struct {
 	ReceivedAt time.Time
 }
 
+// SimulatedFault is one that a simulated card is to show; its incident has its id.
+type SimulatedFault struct {
+	ID  string `json:"id"`
+	XID int    `json:"xid"`
+}
+
 // GPUStay is a hold of some of a card, as its history keeps it.
 type GPUStay struct {
 	ID           GPUStayID

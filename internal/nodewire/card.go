@@ -12,10 +12,15 @@ type Card struct {
 	// Recover counts an operator's "recovered": a number greater than the one the
 	// node reports has it check the card and, if it passes, offer it again.
 	Recover int64 `json:"recover,omitempty"`
-	// Faults counts those that an operator has a simulated card show, the last one
-	// by NVIDIA's number; a real card shows none.
-	Faults   int64 `json:"faults,omitempty"`
-	FaultXID int   `json:"fault_xid,omitempty"`
+	// Faults are those that an operator has a simulated card show, in order; a real
+	// card shows none. Each is listed until its incident has come.
+	Faults []Fault `json:"faults,omitempty"`
+}
+
+// Fault is one that is simulated. Its incident has its id.
+type Fault struct {
+	ID  string `json:"id"`
+	XID int    `json:"xid"` // NVIDIA's number
 }
 
 // Place is a slice at an exact place.

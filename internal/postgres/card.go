@@ -39,13 +39,26 @@ func CardRecover(ctx context.Context, q Querier, g cloud.GPU) (asked int64, err 
 	return asked, wrap("ask for a card's check", err)
 }
 
-// CardFault has a locked card's node show a fault on it, as an operator.
-func CardFault(ctx context.Context, q Querier, g cloud.GPU, xid int) error {
-	_, err := q.Exec(ctx, `
-		WITH told AS (UPDATE node SET generation = generation + 1 WHERE id = $2 RETURNING generation)
-		UPDATE gpu SET faults = faults + 1, fault_xid = $3 FROM told WHERE id = $1`, g.ID, g.NodeID, xid)
-	return wrap("simulate a card's fault", err)
+// FaultsWaiting is how many faults of a card may wait for its node.
+const FaultsWaiting = 32
+
+// CardFault has a locked card's node show a fault on it, as an operator, after those
+// that it has yet to show. asked says whether there was room for one more.
+func CardFault(ctx context.Context, q Querier, g cloud.GPU, f cloud.SimulatedFault) (asked bool, err error) {
+	tag, err := q.Exec(ctx, `
+		WITH g AS (UPDATE gpu SET faults = faults || jsonb_build_array(jsonb_build_object('id', $2::text, 'xid', $3::int))
+			WHERE id = $1 AND jsonb_array_length(faults) < $4 RETURNING node_id)
+		UPDATE node SET generation = generation + 1 FROM g WHERE id = g.node_id`, g.ID, f.ID, f.XID, FaultsWaiting)
+	return tag.RowsAffected() > 0, wrap("simulate a card's fault", err)
 }
+
+// faultsShownSQL no longer asks for the faults of a node's cards whose incidents it
+// told of.
+const faultsShownSQL = `
+	WITH shown AS (
+		UPDATE gpu SET faults = COALESCE((SELECT jsonb_agg(f ORDER BY n) FROM jsonb_array_elements(faults) WITH ORDINALITY x (f, n) WHERE NOT f->>'id' = ANY($2)), '[]')
+		WHERE node_id = $1 AND faults <> '[]' AND EXISTS (SELECT FROM jsonb_array_elements(faults) f WHERE f->>'id' = ANY($2)) RETURNING id)
+	UPDATE node SET generation = generation + 1 WHERE id = $1 AND EXISTS (SELECT FROM shown)`
 
 // CardForget gives up a locked card that is missing and not held, as an operator.
 func CardForget(ctx context.Context, q Querier, id cloud.GPUID) (gone bool, err error) {
@@ -92,16 +105,15 @@ type AssignedCard struct {
 	Shares     int
 	VGPUType   string
 	Recover    int64
-	Faults     int64
-	FaultXID   int
+	Faults     []cloud.SimulatedFault
 }
 
 // cardsAssignedSQL lists the cards of which anybody wants anything. One without a
 // wish stays in the mode that it is in.
 const cardsAssignedSQL = `
 	SELECT pci_address, COALESCE(desired_mode, mode), CASE WHEN desired_mode IS NULL THEN geometry ELSE desired_geometry END,
-		desired_layout, desired_shares, desired_vgpu_type, recover, faults, fault_xid
-	FROM gpu WHERE node_id = $1 AND (desired_mode IS NOT NULL OR recover > 0 OR faults > 0) ORDER BY pci_address`
+		desired_layout, desired_shares, desired_vgpu_type, recover, faults
+	FROM gpu WHERE node_id = $1 AND (desired_mode IS NOT NULL OR recover > 0 OR faults <> '[]') ORDER BY pci_address`
 
 // ExcludedReported keeps which functions a node does not offer, as tenon_node.
 func ExcludedReported(ctx context.Context, q Querier, node cloud.NodeID, list []cloud.Excluded) error {

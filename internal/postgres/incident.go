@@ -24,7 +24,9 @@ func IncidentsReported(ctx context.Context, q Querier, node cloud.NodeID, list [
 		return false, nil
 	}
 	b := &pgx.Batch{}
-	for _, x := range list {
+	ids := make([]string, len(list))
+	for i, x := range list {
+		ids[i] = x.ID
 		var instance any
 		if !x.InstanceID.IsZero() {
 			instance = x.InstanceID
@@ -37,6 +39,7 @@ func IncidentsReported(ctx context.Context, q Querier, node cloud.NodeID, list [
 			WHERE array_position(ARRAY['none', 'needs_reset', 'out'], x.action) < array_position(ARRAY['none', 'needs_reset', 'out'], excluded.action)`,
 			node, x.ID, x.PCIAddress, x.Kind, x.XID, x.Action, x.Message, instance, x.Age).Exec(noting(&added))
 	}
+	b.Queue(faultsShownSQL, node, ids)
 	return added, wrap("keep incidents", q.SendBatch(ctx, b).Close())
 }
 
@@ -63,14 +66,15 @@ type Untold struct {
 }
 
 // IncidentsUntold reads faults of which nobody was told, with those concerned:
-// the program's owner and, of a card that is out, whoever holds some of it.
+// the program's owner and, of a card that is out or of which nobody is known, whoever
+// holds some of it. A program's own fault is nobody else's.
 func IncidentsUntold(ctx context.Context, q Querier, limit int) ([]Untold, error) {
 	rows, _ := q.Query(ctx, `
 		SELECT x.node_id, x.id, x.kind, x.xid, x.action, x.message, x.at, i.project_id, i.id
 		FROM (SELECT * FROM gpu_incident WHERE NOT told ORDER BY node_id, id LIMIT $1) x
 		LEFT JOIN LATERAL (
 			SELECT x.instance_id AS id WHERE x.instance_id IS NOT NULL
-			UNION SELECT k.instance_id FROM gpu_claim k WHERE x.action = 'out' AND k.gpu_id = x.gpu_id AND NOT k.fenced
+			UNION SELECT k.instance_id FROM gpu_claim k WHERE (x.action = 'out' OR x.action = 'needs_reset' AND x.instance_id IS NULL) AND k.gpu_id = x.gpu_id AND NOT k.fenced
 		) c ON true
 		LEFT JOIN instance i ON i.id = c.id
 		ORDER BY x.node_id, x.id, i.id`, limit)

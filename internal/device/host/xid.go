@@ -69,6 +69,14 @@ func xidRuling(xid int, text string) ruling {
 	return r
 }
 
+// XIDMeans is the table for cards that are simulated: what NVIDIA's number is called,
+// does to its card and says.
+func XIDMeans(xid int) (kind, action, text string) {
+	s := Signal{XID: xid}
+	r := rulingOf(s)
+	return r.kind, r.action, message(s, r)
+}
+
 // recoveryAction reads what XID 154 says is needed now.
 func recoveryAction(text string) string {
 	_, to, found := strings.Cut(text, " to 0x")

@@ -7,7 +7,8 @@
 // is and changed last when that is taken away, so a crash at any point leaves
 // something that Prepare or Release finishes.
 //
-// It may import device, nodewire, gpu and the CDI spec's types.
+// It may import device, device/host for what a fault means, nodewire, gpu and the CDI
+// spec's types.
 package sim
 
 import (
@@ -50,10 +51,10 @@ type Board struct {
 	state     state
 	failProbe bool
 	fault     ProbeFault
-	marks     map[string]mark          // by UUID: states that a test set
-	rest      map[string]bool          // owners that use nothing of what they hold
-	wishes    map[string]nodewire.Card // by PCI address, as last told
-	faults    []fault
+	marks     map[string]mark             // by UUID: states that a test set
+	rest      map[string]bool             // owners that use nothing of what they hold
+	wishes    map[string]nodewire.Card    // by PCI address, as last told
+	unsaved   bool                        // a wish came to something that could not be saved
 	lost      map[string][]nodewire.Place // slices that don't show, by UUID
 }
 

@@ -33,8 +33,8 @@ type cardState struct {
 	Ready     time.Time `json:"ready,omitzero"` // when Next is there
 	Clean     time.Time `json:"clean,omitzero"` // when the card is clean again
 	Recovered int64     `json:"recovered,omitempty"`
-	Faults    int64     `json:"faults,omitempty"` // that operators had it show
-	Mark      *mark     `json:"mark,omitempty"`   // that a fault left
+	Shown     []string  `json:"shown,omitempty"` // faults that are asked for and were shown, by id
+	Mark      *mark     `json:"mark,omitempty"`  // that a fault left
 }
 
 // vgpuParts are into how many virtual GPUs the types of a simulated card divide it.
@@ -95,23 +95,19 @@ func (b *Board) Wish(_ context.Context, cards []nodewire.Card) error {
 	now := b.cfg.Now()
 	b.advance(now)
 	b.wishes = map[string]nodewire.Card{}
-	changed := false
 	for _, w := range cards {
 		b.wishes[w.PCIAddress] = w
+	}
+	changed := false
+	for i := range b.cards {
+		changed = b.asked(&b.cards[i], b.wishes[b.cards[i].PCIAddress].Faults) || changed
+	}
+	for _, w := range cards {
 		i := slices.IndexFunc(b.cards, func(c card) bool { return c.PCIAddress == w.PCIAddress })
 		if i < 0 {
 			continue
 		}
 		c := &b.cards[i]
-		if s := b.state.Cards[c.PCIAddress]; w.Faults > s.Faults {
-			s.Faults, changed = w.Faults, true
-			b.state.Cards[c.PCIAddress] = s
-			holder := ""
-			if all := b.holders(c); len(all) > 0 {
-				holder = all[0]
-			}
-			b.show(c, w.FaultXID, holder)
-		}
 		s := b.state.Cards[c.PCIAddress]
 		if w.Recover > s.Recovered && !b.holds(c) {
 			s.Recovered = w.Recover
@@ -132,11 +128,12 @@ func (b *Board) Wish(_ context.Context, cards []nodewire.Card) error {
 		}
 		b.state.Cards[c.PCIAddress] = s
 	}
-	if changed {
-		b.advance(now)
-		return b.save()
+	if !changed && !b.unsaved {
+		return nil
 	}
-	return nil
+	b.unsaved = true
+	b.advance(now)
+	return b.save()
 }
 
 // advance lets pass what takes a while: a change that is due, and a reset that

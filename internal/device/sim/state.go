@@ -23,6 +23,8 @@ type state struct {
 	Held   map[string]hold `json:"held"` // by instance
 	// Cards are by PCI address what operators made of them.
 	Cards map[string]cardState `json:"cards,omitempty"`
+	// Faults are what the cards showed of late, oldest first.
+	Faults []fault `json:"faults,omitempty"`
 }
 
 type hold struct {
@@ -71,6 +73,7 @@ func (b *Board) save() error {
 	if err := durable.WriteFile(filepath.Join(b.cfg.StateDir, "state.json"), raw, 0o600); err != nil {
 		return fmt.Errorf("save simulated board: %w", err)
 	}
+	b.unsaved = false
 	return nil
 }
 
