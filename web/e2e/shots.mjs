@@ -8,6 +8,7 @@ import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { launch, signIn, url } from './browser.mjs'
 import { instances, stageFleet, stageInstance, stageList } from './staged.mjs'
+import { cards, stageCard } from './stagedcards.mjs'
 
 const folder = process.argv[2] ?? 'shots'
 const only = process.argv[3]
@@ -39,6 +40,24 @@ async function typed(page) {
 }
 
 const stopDialog = (page) => page.getByRole('button', { name: 'Stop…' }).click()
+const changeDialog = async (page) => {
+  await page.getByRole('button', { name: 'Change…' }).click()
+  await page.getByRole('radio', { name: 'Shared' }).check()
+  await page
+    .getByRole('dialog')
+    .getByText(/In the way|Its node makes/)
+    .first()
+    .waitFor()
+}
+const fixedDialog = async (page) => {
+  await page.getByRole('button', { name: 'Change…' }).click()
+  await page.getByRole('radio', { name: 'MIG slices' }).check()
+  await page.getByRole('radio', { name: 'Fixed slices' }).check()
+}
+const menuDialog = (item) => async (page) => {
+  await page.getByRole('button', { name: 'More of this GPU' }).click()
+  await page.getByRole('menuitem', { name: item }).click()
+}
 const forgetDialog = (page) => page.getByRole('button', { name: 'Forget…' }).click()
 
 /** pagesOf finds what there is to see: an instance and a GPU by their links. */
@@ -119,6 +138,11 @@ for (const size of sizes)
       ...Object.keys(instances).map((n) => [n, (p) => stageInstance(p, project, n)]),
       ['vm-stop', (p) => stageInstance(p, project, 'vm-running'), stopDialog],
       ['list', (p) => stageList(p, project)],
+      ...Object.keys(cards).map((n) => [`card-${n}`, (p) => stageCard(p, n)]),
+      ['card-change', (p) => stageCard(p, 'mig'), changeDialog],
+      ['card-layout', (p) => stageCard(p, 'quarantined'), fixedDialog],
+      ['card-fault', (p) => stageCard(p, 'mig'), menuDialog('Simulate a fault…')],
+      ['card-forget', (p) => stageCard(p, 'missing'), menuDialog('Forget…')],
       ['fleet', async (p) => (await stageFleet(p, 12)).fleet],
       ['fleet-1000', async (p) => (await stageFleet(p, 1000)).fleet],
       ['alarms', async (p) => (await stageFleet(p, 12)).alarms],

@@ -15,20 +15,27 @@ export const incidentsQuery = (gpu: string) =>
     refetchInterval: 10_000,
   })
 
+/** ifMatch lets a change happen only while the wish is still the one that was seen. */
+const ifMatch = (revision: number) => ({ 'If-Match': `"${revision}"` })
+
 /** gpuPreview says what a card would be, or why it can't: nothing is changed. */
-export const gpuPreviewQuery = (gpu: string, body: GPUUpdate) =>
+export const gpuPreviewQuery = (gpu: string, revision: number, body: GPUUpdate) =>
   queryOptions({
-    queryKey: ['fleet', 'gpu', gpu, 'preview', body],
+    queryKey: ['fleet', 'gpu', gpu, 'preview', revision, body],
     queryFn: ({ signal }) =>
       ask(
-        client.PATCH('/v1/gpus/{gpu}', { params: { path: { gpu }, query: { dry_run: true } }, body, signal }),
+        client.PATCH('/v1/gpus/{gpu}', {
+          params: { path: { gpu }, query: { dry_run: true }, header: ifMatch(revision) },
+          body,
+          signal,
+        }),
       ),
     retry: false,
     staleTime: 0,
   })
 
-export const gpuUpdate = (gpu: string, body: GPUUpdate) =>
-  ask(client.PATCH('/v1/gpus/{gpu}', { params: { path: { gpu } }, body }))
+export const gpuUpdate = (gpu: string, revision: number, body: GPUUpdate) =>
+  ask(client.PATCH('/v1/gpus/{gpu}', { params: { path: { gpu }, header: ifMatch(revision) }, body }))
 
 export const gpuRecover = (gpu: string) =>
   ask(client.POST('/v1/gpus/{gpu}/recover', { params: { path: { gpu } } }))

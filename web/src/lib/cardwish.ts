@@ -2,7 +2,7 @@ export type Mode = 'whole' | 'mig' | 'shared' | 'vgpu'
 
 type Place = { profile: string; profile_name: string }
 
-type Wish = { mode: Mode; layout: readonly Place[]; shares?: number; vgpu_type?: string }
+export type Wish = { mode: Mode; layout: readonly Place[]; shares?: number; vgpu_type?: string }
 
 type Card = {
   mode: Mode
@@ -83,6 +83,18 @@ export function bodyOf(f: CardForm): Body {
           .map(([profile, count]) => ({ profile, count }))
       : []
   return body
+}
+
+/** wishOf is what a form wishes, as far as it is known before the server has found places. */
+export function wishOf(f: CardForm, profiles: readonly { profile: string; profile_name: string }[]): Wish {
+  const layout = (bodyOf(f).layout ?? []).flatMap(({ profile, count }) => {
+    const profile_name = profiles.find((p) => p.profile === profile)?.profile_name ?? profile
+    return Array.from({ length: count }, () => ({ profile, profile_name }))
+  })
+  const wish: Wish = { mode: f.mode, layout }
+  if (f.mode === 'shared') wish.shares = f.shares
+  if (f.mode === 'vgpu') wish.vgpu_type = f.type
+  return wish
 }
 
 /** wishWords says what a card is to be, in a line. */

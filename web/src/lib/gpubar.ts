@@ -1,4 +1,5 @@
 import { cellsOf, cellsState, type Span } from './geometry.ts'
+import { partName } from './places.ts'
 
 /** What a bar needs to know of one live hold of slots. */
 export type Hold = Span & {
@@ -74,7 +75,7 @@ export function segmentsOf(b: Board): Segment[] {
 export function describe(b: Board): string {
   const cells = barCells(b)
   const held = b.holds.reduce((n, h) => n + h.end - h.start, 0)
-  const part = b.mode === 'shared' ? 'shares' : 'slices'
+  const part = `${partName(b.mode, b.geometry)}s`
   const what = b.mode !== 'whole' ? `${held} of ${cells} ${part} held` : held > 0 ? 'held whole' : 'free'
   const who = b.holds.map((h) => `${h.instance} ${h.profileName}`).join(', ')
   const parts = [`${b.name}, ${b.model}`, what + (who ? ` (${who})` : '')]

@@ -48,9 +48,14 @@ export const kindWord: Record<string, string> = { container: 'Container', notebo
 export const unconfirmed = (i: { state: string; reason?: string }) =>
   i.state === 'running' && i.reason === 'node_lost'
 
+/** degraded tells that it runs on, but a GPU of its is out of service or has lost some of it. */
+export const degraded = (i: { state: string; reason?: string }) =>
+  i.state === 'running' && i.reason === 'gpu_degraded'
+
 /** shownState is the state in a word and a tone, in the same words as in the command line. */
 export function shownState(i: Shown): { tone: Tone; word: string } {
   if (unconfirmed(i)) return { tone: 'amber', word: 'Running, unconfirmed' }
+  if (degraded(i)) return { tone: 'amber', word: 'Running, degraded' }
   if (i.state === 'stopped' && i.held)
     return { tone: 'amber', word: i.gpu_count > 0 ? 'Stopped, GPU held' : 'Stopped, place held' }
   if (i.state === 'running' && i.idle_stop_at) return { tone: 'green', word: 'Running, idle' }
@@ -58,17 +63,22 @@ export function shownState(i: Shown): { tone: Tone; word: string } {
 }
 
 /** The filters of the list: the states, and what people look for beside them. */
-export const instanceFilters = [...instanceStates, 'held', 'idle', 'unconfirmed'] as const
+export const instanceFilters = [...instanceStates, 'held', 'idle', 'unconfirmed', 'degraded'] as const
 export type InstanceFilter = (typeof instanceFilters)[number]
 export const isFilter = (s: string): s is InstanceFilter => (instanceFilters as readonly string[]).includes(s)
 
 export const filterWord = (f: InstanceFilter) =>
-  f === 'held' ? 'Stopped, held' : f === 'idle' || f === 'unconfirmed' ? `Running, ${f}` : stateWord(f)
+  f === 'held'
+    ? 'Stopped, held'
+    : f === 'idle' || f === 'unconfirmed' || f === 'degraded'
+      ? `Running, ${f}`
+      : stateWord(f)
 
 export function matchesFilter(i: Shown, f: InstanceFilter): boolean {
   if (f === 'held') return i.state === 'stopped' && Boolean(i.held)
   if (f === 'idle') return i.state === 'running' && Boolean(i.idle_stop_at)
   if (f === 'unconfirmed') return unconfirmed(i)
+  if (f === 'degraded') return degraded(i)
   return i.state === f
 }
 

@@ -7,6 +7,8 @@ type Shape = {
   gpu_mode?: string
   gpu_profile?: string
   gpu_profile_name?: string
+  gpu_memory_mib?: number
+  gpu_sms?: number
   vcpu: number
   memory_mib: number
 }
@@ -16,8 +18,22 @@ export function gpuWords(s: Shape): string {
   if (!s.gpu_count) return 'No GPU'
   const model = s.gpu_model_name || s.gpu_model || 'GPU'
   const times = s.gpu_count > 1 ? `${s.gpu_count} × ` : ''
-  if (s.gpu_mode === 'mig') return `${times}${s.gpu_profile_name || s.gpu_profile} of ${model}`
-  return `${times}${model}`
+  const part = partOf(s)
+  return part ? `${times}${part} of ${model}` : `${times}${model}`
+}
+
+/** partOf is what of a card one has, in its own name; empty: the whole card. */
+function partOf(s: Shape): string {
+  if (!s.gpu_mode || s.gpu_mode === 'whole') return ''
+  const name = s.gpu_profile_name || s.gpu_profile || ''
+  return s.gpu_mode === 'vgpu' && !name.endsWith('vGPU') ? `${name} vGPU` : name
+}
+
+/** figureWords says what there is of a GPU to work with: "9.5 GiB GPU memory, 16 SMs"; empty: nobody told. */
+export function figureWords(s: Shape): string {
+  const memory = s.gpu_memory_mib ? `${formatMiB(s.gpu_memory_mib * s.gpu_count)} GPU memory` : ''
+  const sms = s.gpu_sms ? `${s.gpu_sms * s.gpu_count} SMs` : ''
+  return [memory, sms].filter(Boolean).join(', ')
 }
 
 /** gpuShort fits a table cell: "1g.10gb · H100 80 GB". */
@@ -25,9 +41,8 @@ export function gpuShort(s: Shape): string {
   if (!s.gpu_count) return '–'
   const model = s.gpu_model_name || s.gpu_model || 'GPU'
   const times = s.gpu_count > 1 ? `${s.gpu_count} × ` : ''
-  return s.gpu_mode === 'mig'
-    ? `${times}${s.gpu_profile_name || s.gpu_profile} · ${model}`
-    : `${times}${model}`
+  const part = partOf(s)
+  return part ? `${times}${part} · ${model}` : `${times}${model}`
 }
 
 export const hostWords = (s: Shape) => `${s.vcpu} vCPU · ${formatMiB(s.memory_mib)}`

@@ -2,9 +2,7 @@ import { useMutation } from '@tanstack/react-query'
 import type { ReactNode } from 'react'
 import { failureOf } from '~/api/problem.ts'
 import { queryClient } from '~/api/query.ts'
-import { Button } from '~/ui/Button.tsx'
-import { Dialog } from '~/ui/Dialog.tsx'
-import { Notice } from '~/ui/State.tsx'
+import { AskDialog } from '~/ui/AskDialog.tsx'
 import { toast } from '~/ui/Toast.tsx'
 
 /** ConfirmEnd asks before a listed thing is ended for good; it is open while it has one. */
@@ -33,27 +31,17 @@ export function ConfirmEnd<T extends { id: string; name: string }>(props: {
     onClose()
   }
   return (
-    <Dialog
+    <AskDialog
       open={thing !== null}
       onClose={close}
+      onConfirm={() => thing && ending.mutate(thing)}
       title={`${verb} “${thing?.name ?? ''}”?`}
-      actions={
-        <>
-          <Button onClick={close}>Keep it</Button>
-          <Button look="danger" busy={ending.isPending} onClick={() => thing && ending.mutate(thing)}>
-            {`${verb} ${props.noun}`}
-          </Button>
-        </>
-      }
-    >
-      {failure && (
-        <div className="mb-3">
-          <Notice tone="red" requestId={failure.requestId}>
-            {failure.message}
-          </Notice>
-        </div>
-      )}
-      <p>{props.children}</p>
-    </Dialog>
+      says={props.children}
+      verb={`${verb} ${props.noun}`}
+      keep="Keep it"
+      danger
+      busy={ending.isPending}
+      failure={failure}
+    />
   )
 }

@@ -1,8 +1,8 @@
 import { useState } from 'react'
 import type { Flavor } from '~/api/offer.ts'
-import { formatHourly, formatMiB } from '~/lib/format.ts'
+import { formatHourly } from '~/lib/format.ts'
 import { inPool, smallestFor } from '~/lib/need.ts'
-import { gpuWords, hostWords } from '~/lib/shape.ts'
+import { figureWords, gpuWords, hostWords } from '~/lib/shape.ts'
 import { ChoiceCard } from '~/ui/ChoiceCard.tsx'
 import { cx } from '~/ui/cx.ts'
 import { TextField } from '~/ui/Field.tsx'
@@ -162,7 +162,7 @@ function FlavorRow({
   free: number
   served: boolean
 }) {
-  const memory = f.gpu_memory_mib ? `${formatMiB(f.gpu_memory_mib * f.gpu_count)} GPU memory · ` : ''
+  const figures = figureWords(f)
   return (
     <ChoiceCard
       name="flavor"
@@ -183,7 +183,9 @@ function FlavorRow({
         )}
       </span>
       <span className="text-12 text-fg3 xl:order-2 xl:truncate">
-        {memory}
+        {figures && (
+          <span title={f.gpu_sms ? 'SMs: streaming multiprocessors' : undefined}>{figures} · </span>
+        )}
         {!f.gpu_count && 'No GPU · '}
         {hostWords(f)}
         {f.gpu_count > 0 && <span className="hidden sm:inline xl:hidden 2xl:inline"> · {f.name}</span>}

@@ -4,10 +4,21 @@ import { gpuPreviewQuery, gpuUpdate } from '~/api/card.ts'
 import type { GPU } from '~/api/fleet.ts'
 import { ApiProblem, failureOf } from '~/api/problem.ts'
 import { queryClient } from '~/api/query.ts'
-import { bodyOf, type CardForm, cutByMIG, formOf, modeMeans, modeNames, modesOf } from '~/lib/cardwish.ts'
+import {
+  bodyOf,
+  type CardForm,
+  cutByMIG,
+  formOf,
+  modeMeans,
+  modeNames,
+  modesOf,
+  type Wish,
+  wishOf,
+  wishWords,
+} from '~/lib/cardwish.ts'
 import { sentence } from '~/lib/format.ts'
+import { AskDialog } from '~/ui/AskDialog.tsx'
 import { Button } from '~/ui/Button.tsx'
-import { Dialog } from '~/ui/Dialog.tsx'
 import { SelectField } from '~/ui/Field.tsx'
 import { LayoutStrip } from '~/ui/LayoutStrip.tsx'
 import { Segmented } from '~/ui/Segmented.tsx'
@@ -21,11 +32,12 @@ export function GPUChange({ gpu: g, open, onClose }: { gpu: GPU; open: boolean; 
 
 function Opened({ g, onClose }: { g: GPU; onClose: () => void }) {
   const [form, setForm] = useState(() => formOf(g))
+  const [seen, setSeen] = useState(g.revision)
   const set = (part: Partial<CardForm>) => setForm((f) => ({ ...f, ...part }))
   const body = bodyOf(form)
-  const preview = useQuery(gpuPreviewQuery(g.id, body))
+  const preview = useQuery(gpuPreviewQuery(g.id, seen, body))
   const change = useMutation({
-    mutationFn: () => gpuUpdate(g.id, body),
+    mutationFn: () => gpuUpdate(g.id, seen, body),
     onSuccess: (now) => {
       toast(
         'green',
@@ -35,30 +47,53 @@ function Opened({ g, onClose }: { g: GPU; onClose: () => void }) {
       void queryClient.invalidateQueries({ queryKey: ['fleet'] })
       onClose()
     },
+    onError: () => void queryClient.invalidateQueries({ queryKey: ['fleet'] }),
   })
   const refused = change.error ?? preview.error
+  const other = otherWish(g, seen, refused)
   const would = preview.data?.wish
+  const same = JSON.stringify(body) === JSON.stringify(bodyOf(formOf(g)))
   return (
-    <Dialog
+    <AskDialog
       open
       onClose={onClose}
+      onConfirm={() => change.mutate()}
       wide
       title={`Change GPU ${g.index} of ${g.node}`}
-      actions={
-        <>
-          <Button onClick={onClose}>Keep as is</Button>
-          <Button
-            look="primary"
-            busy={change.isPending}
-            reason={refused ? 'It can’t be changed so' : null}
-            onClick={() => change.mutate()}
-          >
-            Change GPU
-          </Button>
-        </>
+      verb="Change GPU"
+      busy={change.isPending}
+      reason={
+        other
+          ? 'Somebody else changed it: decide first'
+          : refused
+            ? 'It can’t be changed so'
+            : same
+              ? g.changing
+                ? 'It is on its way to that'
+                : 'It is so now'
+              : null
       }
     >
       <div className="flex flex-col gap-4">
+        {other ? (
+          <Conflict
+            theirs={other.wish}
+            mine={wishOf(form, g.profiles)}
+            onTheirs={onClose}
+            onMine={() => {
+              change.reset()
+              setSeen(other.revision)
+            }}
+          />
+        ) : (
+          g.changing &&
+          g.wish && (
+            <Notice tone="amber">
+              <p className="font-medium">Under way: {wishWords(g.wish)}</p>
+              <p className="text-fg2">What you choose here replaces it.</p>
+            </Notice>
+          )
+        )}
         <div>
           <Segmented
             label="Mode"
@@ -110,13 +145,58 @@ function Opened({ g, onClose }: { g: GPU; onClose: () => void }) {
             }))}
           />
         )}
-        {refused ? <Refusal error={refused} /> : null}
+        {refused && !other ? <Refusal error={refused} /> : null}
         <p className="text-12 text-fg3">
           Its node makes the change and reads it back; until then nothing new is placed on the card. Prices
           and flavors for other kinds of share stay as they are.
         </p>
       </div>
-    </Dialog>
+    </AskDialog>
+  )
+}
+
+type Other = { wish: Wish | null; revision: number }
+
+/** otherWish is what somebody else said of the card since this dialog showed it. */
+function otherWish(g: GPU, seen: number, refused: unknown): Other | null {
+  if (g.revision !== seen) return { wish: g.wish ?? null, revision: g.revision }
+  if (!(refused instanceof ApiProblem) || refused.code !== 'card_changed') return null
+  const figures = refused.problem.figures as { wish?: Wish | null; revision?: number } | undefined
+  return { wish: figures?.wish ?? null, revision: figures?.revision ?? seen }
+}
+
+/** Conflict shows both wishes side by side, and lets a person choose. */
+function Conflict({
+  theirs,
+  mine,
+  onTheirs,
+  onMine,
+}: {
+  theirs: Wish | null
+  mine: Wish
+  onTheirs: () => void
+  onMine: () => void
+}) {
+  return (
+    <Notice tone="amber">
+      <div role="alert">
+        <p className="font-medium">Somebody else changed this GPU meanwhile</p>
+        <dl className="mt-1 grid grid-cols-[auto_minmax(0,1fr)] gap-x-3 text-fg">
+          <dt className="text-fg2">Theirs</dt>
+          <dd>{theirs ? wishWords(theirs) : 'As it is'}</dd>
+          <dt className="text-fg2">Yours</dt>
+          <dd>{wishWords(mine)}</dd>
+        </dl>
+      </div>
+      <div className="mt-2 flex flex-wrap gap-2">
+        <Button small onClick={onTheirs}>
+          Leave theirs
+        </Button>
+        <Button small onClick={onMine}>
+          Go on with yours
+        </Button>
+      </div>
+    </Notice>
   )
 }
 

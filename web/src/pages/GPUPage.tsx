@@ -7,7 +7,7 @@ import { failureOf, isNotFound } from '~/api/problem.ts'
 import { boardOf, pricesBySKU } from '~/lib/board.ts'
 import { modeNames, wishWords } from '~/lib/cardwish.ts'
 import { formatHourly, formatMiB, formatNumber, sentence } from '~/lib/format.ts'
-import { tenantClass } from '~/lib/hue.ts'
+import { heldWords, partName, startWords } from '~/lib/places.ts'
 import { Ring } from '~/lib/ring.ts'
 import { useTitle } from '~/lib/title.ts'
 import { Button, buttonClass } from '~/ui/Button.tsx'
@@ -20,7 +20,9 @@ import { type Column, Table } from '~/ui/Table.tsx'
 import { Ago } from '~/ui/Time.tsx'
 import { GPUChange } from './GPUChange.tsx'
 import { GPUChanging, GPUIncidents, GPULayout, RecoverGPU } from './GPUDetails.tsx'
-import { GPUHistory, GPUMenu } from './GPULife.tsx'
+import { GPUHistory } from './GPUHistory.tsx'
+import { Holder, TenantName } from './GPUHolder.tsx'
+import { GPUMenu } from './GPULife.tsx'
 
 const LineChart = lazy(() => import('~/ui/LineChart.tsx').then((m) => ({ default: m.LineChart })))
 
@@ -202,7 +204,7 @@ export function GPUPage() {
                 ['UUID', <CopyLine key="uuid" text={g.uuid} label="Copy the UUID" />],
                 ['PCI address', <CopyLine key="pci" text={g.pci_address} label="Copy the PCI address" />],
                 ['Mode', modeWords(g)],
-                g.wish !== undefined && ['Wished', wishWords(g.wish)],
+                g.changing && g.wish !== undefined && ['To become', wishWords(g.wish)],
                 g.modes.length > 0 && [
                   'Can be',
                   g.modes.map((m) => modeNames[m as GPU['mode']] ?? m).join(', '),
@@ -228,46 +230,42 @@ export function GPUPage() {
 
 function modeWords(g: GPU): string {
   if (g.mode === 'shared') return `${modeNames.shared}, ${g.slots} ways`
-  if (g.mode === 'vgpu' && g.geometry.startsWith('vgpu')) return `${modeNames.vgpu}, ${g.slots} of a type`
+  if (g.mode === 'vgpu' && g.geometry.startsWith('vgpu'))
+    return `${modeNames.vgpu}, ${g.slots} × ${(!g.changing && g.wish?.vgpu_type) || 'one type'}`
   return modeNames[g.mode]
 }
 
 function claimColumns(g: GPU, skus: ReadonlyMap<string, number>): Column<GPU['claims'][number]>[] {
+  const priceOf = (c: GPU['claims'][number]) => {
+    const p = skus.get(`gpu/${g.model}/${c.profile}`)
+    return p === undefined ? '–' : formatHourly(p)
+  }
   return [
     {
       id: 'instance',
       header: 'Instance',
-      cell: (c) => <span className="font-medium">{c.instance || c.instance_id}</span>,
+      growNarrow: true,
+      cell: (c) => (
+        <Holder
+          name={c.instance || c.instance_id}
+          tenant={c.organisation ?? ''}
+          what={c.profile_name}
+          where={heldWords(c)}
+        >
+          <span className="tabular-nums">{priceOf(c)}</span>
+        </Holder>
+      ),
     },
     {
       id: 'tenant',
       header: 'Organisation',
       grow: true,
-      cell: (c) => (
-        <span className={`${tenantClass(c.organisation || 'unknown')} inline-flex items-center gap-2`}>
-          <span aria-hidden="true" className="size-2.5 rounded-[3px] bg-[var(--tenant-edge)]" />
-          {c.organisation || '–'}
-        </span>
-      ),
-    },
-    { id: 'profile', header: 'Profile', cell: (c) => (c.profile === 'whole' ? 'whole' : c.profile_name) },
-    {
-      id: 'slots',
-      header: 'Memory slices',
-      align: 'right',
       from: 'sm',
-      cell: (c) => (c.slot_end - c.slot_start === 1 ? c.slot_start : `${c.slot_start} to ${c.slot_end - 1}`),
+      cell: (c) => <TenantName name={c.organisation ?? ''} />,
     },
-    {
-      id: 'price',
-      header: 'Price',
-      align: 'right',
-      from: 'sm',
-      cell: (c) => {
-        const p = skus.get(`gpu/${g.model}/${c.profile}`)
-        return p === undefined ? '–' : formatHourly(p)
-      },
-    },
+    { id: 'profile', header: 'Profile', from: 'sm', cell: (c) => c.profile_name },
+    { id: 'slots', header: 'Where', from: 'sm', cell: heldWords },
+    { id: 'price', header: 'Price', align: 'right', from: 'sm', cell: priceOf },
     {
       id: 'since',
       header: 'Since',
@@ -326,7 +324,13 @@ function Free({ g }: { g: GPU }) {
     <Facts
       items={byProfile.map(
         ([profile, places]) =>
-          [profile, `at slice ${(places ?? []).map((p) => p.slot_start).join(', ')}`] as const,
+          [
+            profile,
+            startWords(
+              partName(g.mode, g.geometry),
+              (places ?? []).map((p) => p.slot_start),
+            ),
+          ] as const,
       )}
     />
   )

@@ -4,7 +4,7 @@ import type { Instance } from '~/api/instance.ts'
 import { useNow } from '~/lib/clock.ts'
 import { dataKept } from '~/lib/createform.ts'
 import { formatExact, formatHourly, formatRelative, sentence } from '~/lib/format.ts'
-import { canWithoutGPU, unconfirmed } from '~/lib/instancestate.ts'
+import { canWithoutGPU, degraded, unconfirmed } from '~/lib/instancestate.ts'
 import { gpuWords } from '~/lib/shape.ts'
 import { waitingLines } from '~/lib/waiting.ts'
 import { Button } from '~/ui/Button.tsx'
@@ -17,7 +17,14 @@ export function InstanceHappening({ i, project }: { i: Instance; project: string
   if (unconfirmed(i)) return <Unconfirmed i={i} />
   if (i.state === 'queued') return <Queued i={i} project={project} />
   if (i.state === 'starting') return <Starting i={i} />
-  if (i.state === 'running' && i.idle_stop_at) return <Idle i={i} project={project} />
+  if (i.state === 'running' && i.idle_stop_at)
+    return (
+      <>
+        {degraded(i) && <Degraded i={i} />}
+        <Idle i={i} project={project} />
+      </>
+    )
+  if (degraded(i)) return <Degraded i={i} />
   if (i.state === 'stopped' && i.held) return <Held i={i} />
   const idle = i.state === 'stopped' && i.reason === 'idle'
   if (
@@ -113,6 +120,18 @@ function Starting({ i }: { i: Instance }) {
           <div className="h-full bg-blue" style={{ width: `${i.progress}%` }} />
         </div>
       )}
+    </Notice>
+  )
+}
+
+function Degraded({ i }: { i: Instance }) {
+  return (
+    <Notice tone="amber">
+      <p className="font-medium">Degraded: it runs, but not on all of its GPU</p>
+      <p>{sentence(i.message || 'a GPU of it is out of service')}.</p>
+      <p className="mt-1 text-fg2">
+        Save what matters, then restart it, or stop and start it to have another GPU.
+      </p>
     </Notice>
   )
 }

@@ -2,12 +2,14 @@ import { useQuery } from '@tanstack/react-query'
 import { useParams } from '@tanstack/react-router'
 import { pricesQuery } from '~/api/fleet.ts'
 import { type Instance, instanceEventsQuery } from '~/api/instance.ts'
+import { flavorsQuery } from '~/api/offer.ts'
 import { diskPrice } from '~/lib/board.ts'
 import { useNow } from '~/lib/clock.ts'
 import { dataKept } from '~/lib/createform.ts'
 import { formatHourly, formatMiB, formatMonthly } from '~/lib/format.ts'
+import { heldWords, stripCells } from '~/lib/places.ts'
 import { stretchesOf } from '~/lib/ribbon.ts'
-import { gpuWords } from '~/lib/shape.ts'
+import { figureWords, gpuWords } from '~/lib/shape.ts'
 import { CodeBlock, CopyLine } from '~/ui/CopyButton.tsx'
 import { Facts, Panel } from '~/ui/Layout.tsx'
 import { SliceStrip } from '~/ui/SliceStrip.tsx'
@@ -81,15 +83,21 @@ function Life({ i, project }: { i: Instance; project: string }) {
 
 function Resources({ i }: { i: Instance }) {
   const price = i.price_per_hour_micros
+  const { data: flavors } = useQuery({ ...flavorsQuery, enabled: i.gpu_count > 0 })
+  const offer = flavors?.find(
+    (f) => f.id === i.flavor_id && f.gpu_profile === i.gpu_profile && f.gpu_model === i.gpu_model,
+  )
+  // Drivers tell it of a flavor, not of one instance; an older control plane tells nothing.
+  const figures = offer ? figureWords({ ...offer, gpu_count: i.gpu_count }) : ''
   return (
     <div className="flex flex-col gap-4">
       {i.gpus?.map((g) => (
         <div key={`${g.gpu_id}-${g.slot_start}`}>
-          <SliceStrip start={g.slot_start} end={g.slot_end} label={g.profile_name} />
+          <SliceStrip start={g.slot_start} end={g.slot_end} label={g.profile_name} cells={stripCells(g)} />
           <p className="mt-1 flex flex-wrap items-center gap-x-2 text-12 text-fg3">
             {g.profile === 'whole'
               ? `Holds the whole ${g.model_name || g.model}`
-              : `Holds ${g.profile_name} of one ${g.model_name || g.model}, memory ${g.slot_end - g.slot_start === 1 ? `slice ${g.slot_start}` : `slices ${g.slot_start} to ${g.slot_end - 1}`}`}
+              : `Holds ${g.profile_name} of one ${g.model_name || g.model}, ${heldWords(g)}`}
             {g.simulated && <Tag title="This GPU is simulated">sim</Tag>}
           </p>
         </div>
@@ -97,6 +105,7 @@ function Resources({ i }: { i: Instance }) {
       <Facts
         items={[
           ['GPU', gpuWords(i)],
+          figures !== '' && ['Of it', figures],
           ['vCPU', i.vcpu],
           ['Memory', formatMiB(i.memory_mib)],
           [

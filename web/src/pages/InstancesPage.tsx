@@ -9,6 +9,7 @@ import type { Kind } from '~/lib/createform.ts'
 import { formatHourly, formatRelative, plural, sentence } from '~/lib/format.ts'
 import {
   charged,
+  degraded,
   filterWord,
   type InstanceFilter,
   instanceFilters,
@@ -98,6 +99,7 @@ function SimTag({ instance: i }: { instance: Instance }) {
 /** noteOf is what one wants to know next: where it is reached, what it waits for, or why it ended. */
 function noteOf(i: Instance): string {
   if (unconfirmed(i)) return sentence(i.message || 'its node has not been heard of; it may still run')
+  if (degraded(i)) return sentence(i.message || 'a GPU of it is out of service')
   if (i.state === 'running' && i.idle_stop_at)
     return `Idle, will be stopped ${formatRelative(i.idle_stop_at, Date.now())}`
   if (i.state === 'running') return i.address ?? ''

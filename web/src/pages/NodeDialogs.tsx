@@ -3,10 +3,8 @@ import { type Node, type NodeStay, nodeDrain, nodeFence, nodeForget, staysQuery 
 import { failureOf } from '~/api/problem.ts'
 import { queryClient } from '~/api/query.ts'
 import { plural } from '~/lib/format.ts'
-import { Button } from '~/ui/Button.tsx'
+import { AskDialog } from '~/ui/AskDialog.tsx'
 import { ConfirmName } from '~/ui/ConfirmName.tsx'
-import { Dialog } from '~/ui/Dialog.tsx'
-import { Notice } from '~/ui/State.tsx'
 import { toast } from '~/ui/Toast.tsx'
 import { StaysList } from './NodeStays.tsx'
 
@@ -27,40 +25,29 @@ export function DrainDialog({ node: n, open, onClose }: Props) {
   })
   const failure = drain.error ? failureOf(drain.error, 'drain it') : null
   return (
-    <Dialog
+    <AskDialog
       open={open}
-      onClose={onClose}
+      onClose={() => {
+        drain.reset()
+        onClose()
+      }}
+      onConfirm={() => drain.mutate()}
       wide
       title={`Drain “${n.name}”?`}
-      actions={
-        <>
-          <Button onClick={onClose}>Keep as is</Button>
-          <Button look="primary" busy={drain.isPending} onClick={() => drain.mutate()}>
-            Drain node
-          </Button>
-        </>
-      }
+      says="No new work is placed on it. What runs there goes on running until its owner stops it. The node can take work again at any time."
+      verb="Drain node"
+      busy={drain.isPending}
+      failure={failure}
     >
-      <div className="flex flex-col gap-3">
-        {failure && (
-          <Notice tone="red" requestId={failure.requestId}>
-            {failure.message}
-          </Notice>
+      <div>
+        <h3 className="mb-1 font-medium text-fg">What stays, and why</h3>
+        {stays.error ? (
+          <p>{failureOf(stays.error, 'list it').message}</p>
+        ) : (
+          <StaysList stays={stays.data} nothing="Nothing is on it now." />
         )}
-        <p>
-          No new work is placed on it. What runs there goes on running until its owner stops it. The node can
-          take work again at any time.
-        </p>
-        <div>
-          <h3 className="mb-1 font-medium text-fg">What stays, and why</h3>
-          {stays.error ? (
-            <p>{failureOf(stays.error, 'list it').message}</p>
-          ) : (
-            <StaysList stays={stays.data} nothing="Nothing is on it now." />
-          )}
-        </div>
       </div>
-    </Dialog>
+    </AskDialog>
   )
 }
 

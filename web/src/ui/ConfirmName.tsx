@@ -1,8 +1,7 @@
 import { type ReactNode, useState } from 'react'
-import { Button } from './Button.tsx'
-import { Dialog } from './Dialog.tsx'
+import { AskDialog } from './AskDialog.tsx'
 import { TextField } from './Field.tsx'
-import { type Failure, Notice } from './State.tsx'
+import type { Failure } from './State.tsx'
 
 /** ConfirmName asks for the thing's name before what can't be taken back. */
 export function ConfirmName({
@@ -36,52 +35,31 @@ export function ConfirmName({
   }
   const right = typed.trim() === name
   return (
-    <Dialog
+    <AskDialog
       open={open}
       onClose={close}
+      onConfirm={onConfirm}
       wide
       title={title}
-      actions={
-        <>
-          <Button onClick={close}>Keep as is</Button>
-          <Button
-            look="danger"
-            busy={busy}
-            reason={right ? null : `Type ${name} to confirm`}
-            onClick={onConfirm}
-          >
-            {verb}
-          </Button>
-        </>
-      }
+      danger
+      verb={verb}
+      busy={busy}
+      reason={right ? null : `Type ${name} to confirm`}
+      failure={failure}
     >
-      <div className="flex flex-col gap-4">
-        {failure && (
-          <Notice tone="red" requestId={failure.requestId}>
-            <p>{failure.message}</p>
-            {failure.hint && <p className="text-fg2">{failure.hint}</p>}
-          </Notice>
-        )}
-        {children}
-        <form
-          className="text-fg"
-          onSubmit={(e) => {
-            e.preventDefault()
-            if (right && !busy) onConfirm()
-          }}
-        >
-          <TextField
-            label={label}
-            mono
-            autoComplete="off"
-            spellCheck={false}
-            placeholder={name}
-            value={typed}
-            onChange={(e) => setTyped(e.target.value)}
-            hint={`Type ${name}.`}
-          />
-        </form>
+      {children}
+      <div className="text-fg">
+        <TextField
+          label={label}
+          mono
+          autoComplete="off"
+          spellCheck={false}
+          placeholder={name}
+          value={typed}
+          onChange={(e) => setTyped(e.target.value)}
+          hint={`Type ${name}.`}
+        />
       </div>
-    </Dialog>
+    </AskDialog>
   )
 }

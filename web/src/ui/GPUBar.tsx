@@ -1,6 +1,7 @@
 import { type KeyboardEvent, useRef, useState } from 'react'
 import { type Board, barCells, describe, type Hold, type Segment, segmentsOf } from '~/lib/gpubar.ts'
 import { tenantClass, utilisationColour, utilisationInk } from '~/lib/hue.ts'
+import { partName, placeWords } from '~/lib/places.ts'
 import { cx } from './cx.ts'
 import { GPUCard } from './GPUCard.tsx'
 import { Tag } from './StatusPill.tsx'
@@ -50,9 +51,10 @@ function fillOf(
 const hatch = 'repeating-linear-gradient(45deg, var(--hatch) 0 1px, transparent 1px 4px)'
 const stripes = 'repeating-linear-gradient(-45deg, var(--red-wash) 0 6px, transparent 6px 12px)'
 
-function wordsOf(s: Segment): string {
+function wordsOf(s: Segment, board: Board): string {
   if (s.kind !== 'held') {
-    const where = s.end - s.start === 1 ? `slice ${s.start}` : `slices ${s.start} to ${s.end - 1}`
+    const whole = board.mode === 'whole'
+    const where = whole ? 'the whole card' : placeWords(partName(board.mode, board.geometry), s.start, s.end)
     return {
       free: `Free, ${where}`,
       fragment: `Unusable fragment, ${where}`,
@@ -133,7 +135,7 @@ export function GPUBar({
               key={s.start}
               type="button"
               tabIndex={i === Math.min(active, segments.length - 1) ? 0 : -1}
-              aria-label={wordsOf(s)}
+              aria-label={wordsOf(s, board)}
               onFocus={(e) => {
                 setActive(i)
                 if (e.currentTarget.matches(':focus-visible'))

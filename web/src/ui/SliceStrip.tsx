@@ -1,12 +1,23 @@
 /** SliceStrip shows which cells of a card are one's own; what others hold is not told. */
-export function SliceStrip({ start, end, label }: { start: number; end: number; label: string }) {
+export function SliceStrip({
+  start,
+  end,
+  label,
+  cells = 8,
+}: {
+  start: number
+  end: number
+  label: string
+  cells?: number
+}) {
   return (
     <div
       role="img"
-      aria-label={`${label}: cells ${start} to ${end - 1} of 8`}
-      className="grid h-5 grid-cols-8 gap-px"
+      aria-label={`${label}: cells ${start} to ${end - 1} of ${cells}`}
+      className="grid h-5 gap-px"
+      style={{ gridTemplateColumns: `repeat(${cells}, minmax(0, 1fr))` }}
     >
-      {Array.from({ length: 8 }, (_, c) => c)
+      {Array.from({ length: cells }, (_, c) => c)
         .filter((c) => c <= start || c >= end)
         .map((c) =>
           c === start ? (
