@@ -166,7 +166,7 @@ func (t *Tree) MayClaim(leaf int, wanted []int64, times int64) bool {
 			share = t.Share(n, wanted, times)
 		}
 		for _, s := range t.children[t.nodes[n].Parent] {
-			if s == n || !t.exceeds(s, wanted) {
+			if s == n || !t.Exceeds(s, wanted) {
 				continue
 			}
 			switch rank := t.nodes[n].Rank - t.nodes[s].Rank; {
@@ -178,7 +178,9 @@ func (t *Tree) MayClaim(leaf int, wanted []int64, times int64) bool {
 	return false
 }
 
-func (t *Tree) exceeds(n int, wanted []int64) bool {
+// Exceeds reports whether a node has more than its guarantee of something that is
+// wanted.
+func (t *Tree) Exceeds(n int, wanted []int64) bool {
 	for r, w := range wanted {
 		if w > 0 && t.used[n][r] > t.guaranteed(n, r) {
 			return true
