@@ -24,6 +24,7 @@ type surface interface {
 	Authenticate(ctx context.Context, credential, orgRef string) (cloud.Actor, error)
 	StillValid(ctx context.Context, who cloud.Actor) error // for long streams: session, token, membership
 	Me(ctx context.Context, c Call) (Me, error)
+	Reach(ctx context.Context, c Call, action authz.Action, at Place) error // may it be done there at all (reach.go)
 
 	// Organisations, members, projects, quotas, tokens.
 	OrgList(ctx context.Context, c Call, p Page) (List[cloud.Org], error)

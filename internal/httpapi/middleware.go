@@ -29,6 +29,7 @@ const (
 	keyRequest contextKey = iota
 	keyActor
 	keyTicket
+	keyPlace
 )
 
 // request is what the access log learns of a request on its way.
@@ -217,7 +218,7 @@ func (s *server) authenticate(o operation) func(huma.Context, func(huma.Context)
 			_ = jsonFormat.Marshal(hctx.BodyWriter(), a)
 			return
 		}
-		next(huma.WithContext(hctx, ctx))
+		next(huma.WithContext(hctx, context.WithValue(ctx, keyPlace, placeOf(hctx))))
 	}
 }
 

@@ -57,6 +57,8 @@ func explain(op *huma.Operation, f *api.ProblemField) {
 		_, name := cutLast(f.Location)
 		f.Value = nil
 		f.Message = "unknown query parameter" + suggestion(name, queryOf(op))
+	case "invalid integer", "invalid float", "invalid boolean": // of a query or a header
+		f.Message = "must " + kinds[map[string]string{"invalid integer": "integer", "invalid float": "number", "invalid boolean": "boolean"}[f.Message]]
 	default:
 		if s, ok := strings.CutPrefix(f.Message, "expected required property "); ok {
 			name := strings.TrimSuffix(s, " to be present")
@@ -72,7 +74,7 @@ func explain(op *huma.Operation, f *api.ProblemField) {
 				}
 			}
 		} else if s, ok := strings.CutPrefix(f.Message, "expected "); ok {
-			f.Message = "must be " + strings.Replace(strings.TrimPrefix(s, "number "), "length", "of length", 1)
+			f.Message = "must " + inWords(s)
 		}
 	}
 }

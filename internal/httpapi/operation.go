@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -150,6 +151,7 @@ func register[I, O any](s *server, o operation, handler func(context.Context, *I
 	if o.public == "" {
 		op.Security = []map[string][]string{{"token": {}}}
 		op.Extensions["x-permission"] = string(o.action)
+		op.Metadata[metaReach] = s.reach(o)
 		op.Middlewares = huma.Middlewares{s.authenticate(o)}
 	} else {
 		op.Extensions["x-public"] = o.why
@@ -160,6 +162,11 @@ func register[I, O any](s *server, o operation, handler func(context.Context, *I
 		answered, err := handler(ctx, in)
 		if err != nil {
 			a := answerOf(ctx, err)
+			if ask, ok := op.Metadata[metaReach].(reachFunc); ok && (a.Status == http.StatusBadRequest || a.Status == http.StatusUnprocessableEntity) {
+				if not := ask(ctx); not != nil {
+					a = answerOf(ctx, not)
+				}
+			}
 			if a.cause != nil {
 				s.log.ErrorContext(ctx, "operation failed", "operation", o.id(), "error", a.cause, "request_id", a.RequestID)
 			}
@@ -185,7 +192,7 @@ var jsonFormat = huma.Format{
 				return err
 			}
 		}
-		err := json.Unmarshal(data, v)
+		err := read(data, v)
 		var syntax *json.SyntaxError
 		if errors.As(err, &syntax) {
 			line, column := position(data, syntax.Offset)

@@ -191,6 +191,11 @@ func writeProblem(w http.ResponseWriter, r *http.Request, err error) {
 // validationAnswer is what huma's own checks end in: everything that is wrong,
 // with a suggestion for each unknown spelling.
 func validationAnswer(hctx huma.Context, status int, msg string, errs ...error) huma.StatusError {
+	if status < 500 {
+		if a := unreached(hctx); a != nil {
+			return a
+		}
+	}
 	code, detail := "invalid", "the request is understood but can't be carried out as asked"
 	switch {
 	case strings.Contains(msg, "body is required"):

@@ -177,7 +177,7 @@ func TestEverythingWrongIsToldAtOnce(t *testing.T) {
 	want := map[string]string{
 		"body.emial":    `unknown field; did you mean "email"?`,
 		"body.email":    "is missing",
-		"body.password": "must be string",
+		"body.password": "must be a string",
 		"query.lmit":    "unknown query parameter; none is allowed here",
 	}
 	for k, v := range want {
