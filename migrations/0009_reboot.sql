@@ -202,4 +202,12 @@ END $$;
 -- +goose StatementEnd
 
 -- What a node says can change what it is told: its data binds an instance to it.
-GRANT UPDATE (generation) ON node TO tenon_node;
+-- +goose StatementBegin
+CREATE FUNCTION node_told() RETURNS bigint LANGUAGE sql SECURITY DEFINER SET search_path = public AS
+    $$ UPDATE node SET generation = generation + 1 WHERE id = current_node() RETURNING generation $$;
+DO $$
+BEGIN
+    REVOKE ALL ON FUNCTION node_told() FROM PUBLIC;
+    GRANT EXECUTE ON FUNCTION node_told() TO tenon_node;
+END $$;
+-- +goose StatementEnd

@@ -326,6 +326,11 @@ CREATE FUNCTION public.is_operator() RETURNS boolean
     LANGUAGE sql STABLE PARALLEL SAFE
     AS $$ SELECT COALESCE(current_setting('tenon.operator', true), '') = 'on' $$;
 
+CREATE FUNCTION public.node_told() RETURNS bigint
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'public'
+    AS $$ UPDATE node SET generation = generation + 1 WHERE id = current_node() RETURNING generation $$;
+
 CREATE FUNCTION public.node_touch(touched uuid) RETURNS bigint
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'public'
@@ -1828,6 +1833,9 @@ REVOKE ALL ON FUNCTION public.instance_devices(wanted uuid) FROM PUBLIC;
 GRANT ALL ON FUNCTION public.instance_devices(wanted uuid) TO tenon_api;
 GRANT ALL ON FUNCTION public.instance_devices(wanted uuid) TO tenon_system;
 
+REVOKE ALL ON FUNCTION public.node_told() FROM PUBLIC;
+GRANT ALL ON FUNCTION public.node_told() TO tenon_node;
+
 REVOKE ALL ON FUNCTION public.node_touch(touched uuid) FROM PUBLIC;
 GRANT ALL ON FUNCTION public.node_touch(touched uuid) TO tenon_api;
 
@@ -2130,7 +2138,6 @@ GRANT UPDATE(drivers) ON TABLE public.node TO tenon_node;
 GRANT UPDATE(orphans) ON TABLE public.node TO tenon_node;
 
 GRANT UPDATE(generation) ON TABLE public.node TO tenon_api;
-GRANT UPDATE(generation) ON TABLE public.node TO tenon_node;
 
 GRANT UPDATE(ack_era) ON TABLE public.node TO tenon_node;
 

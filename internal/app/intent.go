@@ -206,7 +206,7 @@ func (m *move) write(ctx context.Context, tx *postgres.Tx, c Call, action authz.
 		return err
 	}
 	if m.end {
-		if _, err := postgres.VolumesEnd(ctx, tx, []cloud.InstanceID{m.ID}, m.now); err != nil {
+		if err := postgres.VolumesEnd(ctx, tx, []cloud.InstanceID{m.ID}, m.now); err != nil {
 			return err
 		}
 		tx.Wake(postgres.TopicLifecycle)

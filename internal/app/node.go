@@ -155,9 +155,13 @@ func (a *App) NodeReport(ctx context.Context, id cloud.NodeID, r nodewire.Report
 		if news, err = postgres.ObservationPut(ctx, tx, id, observations(r)); err != nil {
 			return err
 		}
-		volumeNews, err := postgres.VolumesReported(ctx, tx, id, volumesSaid(r))
+		volumeNews, told, err := postgres.VolumesReported(ctx, tx, id, volumesSaid(r))
 		if err != nil {
 			return err
+		}
+		if told {
+			seen.Generation++
+			tx.Wake(postgres.TopicNode(id))
 		}
 		if seen.Fenced && r.Era == cloudState.Era {
 			if err := postgres.LeftoversPut(ctx, tx, id, r.Era, r.Generation, leftovers(r)); err != nil {

@@ -64,6 +64,9 @@ func apply(ctx context.Context, tx *postgres.Tx, changes []change) error {
 		}
 		tx.Wake(postgres.TopicChange(now.ProjectID))
 	}
+	if err := alsoTold(ctx, tx, changes, ending, nodes); err != nil {
+		return err
+	}
 	touched := make([]cloud.NodeID, 0, len(nodes))
 	for id := range nodes {
 		touched = append(touched, id)
@@ -85,11 +88,45 @@ func apply(ctx context.Context, tx *postgres.Tx, changes []change) error {
 		func() error { return postgres.Requeued(ctx, tx, requeued) },
 		func() error { return postgres.EventsAppend(ctx, tx, events) },
 		func() error { return postgres.ObservationForget(ctx, tx, over) },
-		func() error { _, err := postgres.VolumesEnd(ctx, tx, ending, endingAt); return err },
+		func() error { return postgres.VolumesEnd(ctx, tx, ending, endingAt) },
 		func() error { return postgres.AlarmsClear(ctx, tx, alarms) },
 	} {
 		if err := write(); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// alsoTold adds the nodes whose assignment is another although nothing leaves them:
+// that keep data of what is deleted, or run what is seen only now to have run
+// before a restore, which they must not start anew.
+func alsoTold(ctx context.Context, tx *postgres.Tx, changes []change, ending []cloud.InstanceID, nodes map[cloud.NodeID]bool) error {
+	keep, err := postgres.VolumeNodes(ctx, tx, ending)
+	if err != nil {
+		return err
+	}
+	for _, id := range keep {
+		nodes[id] = true
+	}
+	var restored *time.Time
+	for _, c := range changes {
+		if c.inst.State != cloud.StateRunning || c.was.State == cloud.StateRunning && c.inst.StartedAt == c.was.StartedAt {
+			continue
+		}
+		if restored == nil {
+			if restored, err = postgres.RestoredAt(ctx, tx); err != nil {
+				return err
+			}
+			if restored == nil {
+				return nil
+			}
+		}
+		expected := func(s postgres.Standing) bool {
+			return s.State == cloud.StateRunning && s.StartedAt != nil && s.StartedAt.Before(*restored)
+		}
+		if expected(c.was) != expected(c.inst) {
+			nodes[c.inst.NodeID] = true
 		}
 	}
 	return nil

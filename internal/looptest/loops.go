@@ -18,8 +18,11 @@ type Loops struct {
 }
 
 // Loops makes loops on the world that always lead.
-func (w *World) Loops() Loops {
-	quiet, leader := slog.New(slog.DiscardHandler), Leader{DB: w.DB}
+func (w *World) Loops() Loops { return w.LoopsLed(Leader{DB: w.DB}) }
+
+// LoopsLed makes them under a given leader.
+func (w *World) LoopsLed(leader Leader) Loops {
+	quiet := slog.New(slog.DiscardHandler)
 	return Loops{
 		Scheduler: scheduler.New(scheduler.Config{DB: w.DB, Leader: leader, Log: quiet}),
 		Lifecycle: lifecycle.New(lifecycle.Config{DB: w.DB, Leader: leader, Log: quiet, ByDatabaseClock: true}),

@@ -135,6 +135,9 @@ func (m *Machine) Act(ctx context.Context) error {
 // keep makes the volumes that the node is given so, and reports them.
 func (m *Machine) keep(ctx context.Context) error {
 	return m.w.DB.InNode(ctx, m.ID, func(tx *postgres.Tx) error {
+		if _, err := tx.Exec(ctx, `UPDATE node SET last_seen_at = now() WHERE id = $1`, m.ID); err != nil { // before its volumes, as in a report
+			return err
+		}
 		list, err := postgres.VolumesAssigned(ctx, tx, m.ID)
 		if err != nil {
 			return err
@@ -148,7 +151,7 @@ func (m *Machine) keep(ctx context.Context) error {
 			}
 			said = append(said, postgres.VolumeSaid{ID: v.ID, State: state, UsedMiB: 1})
 		}
-		news, err := postgres.VolumesReported(ctx, tx, m.ID, said)
+		news, _, err := postgres.VolumesReported(ctx, tx, m.ID, said)
 		if news {
 			tx.Wake(postgres.TopicLifecycle)
 		}

@@ -285,14 +285,20 @@ func (w *World) State(t testing.TB, id cloud.InstanceID) cloud.InstanceState {
 }
 
 // Leader always leads: for tests that are about what the database refuses.
-type Leader struct{ DB *postgres.DB }
+type Leader struct {
+	DB    *postgres.DB
+	After func(context.Context) error // each transaction that has committed; nil: nothing
+}
 
 // Lead says yes.
 func (Leader) Lead(context.Context) (bool, error) { return true, nil }
 
 // In runs a transaction without a term.
 func (l Leader) In(ctx context.Context, fn func(tx *postgres.Tx) error) error {
-	return l.DB.InSystem(ctx, fn)
+	if err := l.DB.InSystem(ctx, fn); err != nil || l.After == nil {
+		return err
+	}
+	return l.After(ctx)
 }
 
 // Since is long ago.

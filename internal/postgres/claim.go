@@ -49,7 +49,9 @@ func PlacementLock(ctx context.Context, q Querier, instances []cloud.InstanceID,
 		}
 		return err
 	})
-	batch.Queue(`SELECT FROM node WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE`, uuids(nodes))
+	// Also of those that should have made what is now made elsewhere.
+	batch.Queue(`SELECT FROM node WHERE id = ANY($1) OR id IN (
+		SELECT node_id FROM volume WHERE instance_id = ANY($2) AND state = 'pending') ORDER BY id FOR NO KEY UPDATE`, uuids(nodes), uuids(instances))
 	// A statement of its own, so that it sees what was committed while the lock
 	// was waited for.
 	batch.Queue(`

@@ -58,8 +58,14 @@ func CredentialLock(ctx context.Context, q Querier, id cloud.CredentialID) error
 	return wrap("lock registry credential", err)
 }
 
-// CredentialRemove deletes one.
+// CredentialRemove deletes one. What still runs of a deleted image that was pulled
+// with it has none from then on, as its node is told.
 func CredentialRemove(ctx context.Context, q Querier, id cloud.CredentialID) error {
+	if _, err := q.Exec(ctx, `
+		SELECT node_touch(n.id) FROM (SELECT DISTINCT i.node_id AS id FROM image m JOIN instance i ON i.image_org_id = m.org_id AND i.image_id = m.id
+			WHERE m.credential_id = $1 AND i.node_id IS NOT NULL ORDER BY 1) n`, id); err != nil {
+		return wrap("raise nodes' generations", err)
+	}
 	_, err := q.Exec(ctx, `DELETE FROM registry_credential WHERE id = $1`, id)
 	return wrap("remove registry credential", err)
 }

@@ -42,6 +42,9 @@ func GPUsReported(ctx context.Context, q Querier, node cloud.NodeID, generation 
 	held, known := map[string]cloud.GPU{}, map[string]bool{}
 	var places []heldPlace
 	b := &pgx.Batch{}
+	b.Queue(`SELECT FROM node WHERE id = $1 FOR NO KEY UPDATE`, node) // its generation may be raised
+	var told string
+	b.Queue(cardsToldSQL, node).QueryRow(func(row pgx.Row) error { return row.Scan(&told) })
 	b.Queue(`SELECT pci_address FROM gpu WHERE node_id = $1 ORDER BY id FOR NO KEY UPDATE`, node).Query(func(rows pgx.Rows) error {
 		var at string
 		_, err := pgx.ForEachRow(rows, []any{&at}, func() error {
@@ -103,8 +106,20 @@ func GPUsReported(ctx context.Context, q Querier, node cloud.NodeID, generation 
 	b.Queue(`
 		UPDATE gpu SET state = 'missing', reason = 'the node no longer sees this card', updated_at = now()
 		WHERE node_id = $1 AND state <> 'missing' AND NOT pci_address = ANY($2)`, node, seen).Exec(noting(&changed))
-	return changed, wrap("keep cards", q.SendBatch(ctx, b).Close())
+	if err := q.SendBatch(ctx, b).Close(); err != nil || !changed {
+		return changed, wrap("keep cards", err)
+	}
+	_, err = q.Exec(ctx, `SELECT node_told() WHERE (`+cardsToldSQL+`) <> $2`, node, told)
+	return changed, wrap("raise a node's generation", err)
 }
+
+// cardsToldSQL is what a node's assignment tells of its cards and its own reports
+// change: which card a claim is of, and the mode that one without a wish stays in.
+const cardsToldSQL = `
+	SELECT COALESCE(string_agg(g.pci_address || ' ' || CASE WHEN c.held THEN g.uuid ELSE '' END || ' ' ||
+		CASE WHEN g.desired_mode IS NULL AND (g.recover > 0 OR g.faults <> '[]') THEN g.mode || ' ' || g.geometry ELSE '' END, ',' ORDER BY g.pci_address), '')
+	FROM gpu g CROSS JOIN LATERAL (SELECT EXISTS (SELECT FROM gpu_claim k WHERE k.gpu_id = g.id) AS held) c
+	WHERE g.node_id = $1 AND (c.held OR g.desired_mode IS NULL AND (g.recover > 0 OR g.faults <> '[]'))`
 
 // heldPlace is a card that a claim is of, and the slot that the claim is on.
 type heldPlace struct {

@@ -201,7 +201,7 @@ func AssignmentGet(ctx context.Context, q Querier, id cloud.NodeID) (Assignment,
 	})
 	b.Queue(`
 		SELECT k.instance_id, g.uuid AS gpu_uuid, k.mode, k.profile, lower(k.slots) AS slot_start, upper(k.slots) AS slot_end
-		FROM gpu g JOIN gpu_claim k ON k.gpu_id = g.id
+		FROM gpu g JOIN gpu_claim k ON k.gpu_id = g.id JOIN instance i ON i.id = k.instance_id AND i.epoch = k.epoch AND i.node_id = $1
 		WHERE g.node_id = $1 ORDER BY k.instance_id, g.pci_address, k.slots`, id).Query(func(rows pgx.Rows) (err error) {
 		out.Devices, err = pgx.CollectRows(rows, pgx.RowToStructByName[AssignedDevice])
 		return err

@@ -38,3 +38,12 @@ func CloudGet(ctx context.Context, q Querier) (CloudState, error) {
 	rows, _ := q.Query(ctx, `SELECT cloud_id, era::text AS era FROM cloud_state`)
 	return one[CloudState](rows, "read the cloud's row")
 }
+
+// RestoredAt is when the cloud was restored from a backup; nil: it never was.
+func RestoredAt(ctx context.Context, q Querier) (at *time.Time, err error) {
+	err = q.QueryRow(ctx, `SELECT restored_at FROM cloud_state`).Scan(&at)
+	if Missing(err) {
+		err = nil
+	}
+	return at, wrap("read the cloud's row", err)
+}

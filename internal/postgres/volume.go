@@ -50,35 +50,42 @@ func VolumeAdd(ctx context.Context, q Querier, v cloud.Volume) error {
 
 // VolumesEnd asks for the end of all that instances have: what was never given
 // to a node is gone at once, the rest when its node says so. Nothing is charged
-// from then on.
-func VolumesEnd(ctx context.Context, q Querier, ids []cloud.InstanceID, at time.Time) (nodes []cloud.NodeID, err error) {
+// from then on. The nodes' generations are raised before, where VolumeNodes says.
+func VolumesEnd(ctx context.Context, q Querier, ids []cloud.InstanceID, at time.Time) error {
 	if len(ids) == 0 {
-		return nil, nil
+		return nil
 	}
-	rows, _ := q.Query(ctx, `
+	_, err := q.Exec(ctx, `
 		WITH locked AS MATERIALIZED (
 			SELECT id FROM volume WHERE instance_id = ANY($1) AND state IN ('pending', 'present', 'lost') ORDER BY id FOR NO KEY UPDATE
 		)
 		UPDATE volume v SET ending_at = $2::timestamptz, message = '',
 			state = CASE WHEN v.node_id IS NULL THEN 'deleted' ELSE 'deleting' END,
 			deleted_at = CASE WHEN v.node_id IS NULL THEN $2::timestamptz END
-		FROM locked WHERE v.id = locked.id RETURNING v.node_id`, uuids(ids), at)
-	list, err := pgx.CollectRows(rows, pgx.RowTo[cloud.NodeID])
-	for _, n := range list {
-		if !n.IsZero() {
-			nodes = append(nodes, n)
-		}
+		FROM locked WHERE v.id = locked.id`, uuids(ids), at)
+	return wrap("end volumes", err)
+}
+
+// VolumeNodes lists the nodes that keep, or should make, something of locked
+// instances.
+func VolumeNodes(ctx context.Context, q Querier, ids []cloud.InstanceID) ([]cloud.NodeID, error) {
+	if len(ids) == 0 {
+		return nil, nil
 	}
-	return nodes, wrap("end volumes", err)
+	rows, _ := q.Query(ctx, `
+		SELECT DISTINCT node_id FROM volume
+		WHERE instance_id = ANY($1) AND state IN ('pending', 'present', 'lost') AND node_id IS NOT NULL ORDER BY node_id`, uuids(ids))
+	out, err := pgx.CollectRows(rows, pgx.RowTo[cloud.NodeID])
+	return out, wrap("list volumes' nodes", err)
 }
 
 // VolumesPlace gives what instances have still to be made to the nodes that they
 // are placed on, and what they keep the size that they have by now: a resize
 // takes effect, and is charged, from here. It gives the instances whose data lies
-// elsewhere.
-func VolumesPlace(ctx context.Context, q Querier, places map[cloud.InstanceID]cloud.NodeID) (elsewhere []cloud.InstanceID, err error) {
+// elsewhere, and the nodes that no longer have to make something.
+func VolumesPlace(ctx context.Context, q Querier, places map[cloud.InstanceID]cloud.NodeID) (elsewhere []cloud.InstanceID, left []cloud.NodeID, err error) {
 	if len(places) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	instances, nodes := make([]uuid.UUID, 0, len(places)), make([]uuid.UUID, 0, len(places))
 	for i, n := range places {
@@ -98,9 +105,19 @@ func VolumesPlace(ctx context.Context, q Querier, places map[cloud.InstanceID]cl
 				message = CASE WHEN l.has = l.wanted THEN v.message ELSE '' END
 			FROM locked l WHERE v.id = l.id AND (l.free AND l.has IS DISTINCT FROM l.wanted OR l.has = l.wanted AND v.size_mib <> l.size)
 		)
-		SELECT DISTINCT instance_id FROM locked WHERE NOT free AND has IS DISTINCT FROM wanted`, instances, nodes)
-	elsewhere, err = pgx.CollectRows(rows, pgx.RowTo[cloud.InstanceID])
-	return elsewhere, wrap("place volumes", err)
+		SELECT instance_id, has, NOT free FROM locked WHERE has IS DISTINCT FROM wanted AND (NOT free OR has IS NOT NULL)`, instances, nodes)
+	var instance cloud.InstanceID
+	var has cloud.NodeID
+	var bound bool
+	_, err = pgx.ForEachRow(rows, []any{&instance, &has, &bound}, func() error {
+		if bound {
+			elsewhere = append(elsewhere, instance)
+		} else {
+			left = append(left, has)
+		}
+		return nil
+	})
+	return elsewhere, left, wrap("place volumes", err)
 }
 
 // VolumeSaid is what a node says of a volume.
@@ -112,11 +129,12 @@ type VolumeSaid struct {
 }
 
 // VolumesReported keeps what a node says of its volumes, as tenon_node: row
-// security leaves only those that are given to it. It reports whether any of it
-// is news.
-func VolumesReported(ctx context.Context, q Querier, node cloud.NodeID, list []VolumeSaid) (news bool, err error) {
+// security leaves only those that are given to it. The node's row is locked. It
+// reports whether any of it is news, and whether the node's assignment is another
+// by it: whether its data binds an instance to it, and what is left to remove.
+func VolumesReported(ctx context.Context, q Querier, node cloud.NodeID, list []VolumeSaid) (news, told bool, err error) {
 	if len(list) == 0 {
-		return false, nil
+		return false, false, nil
 	}
 	type row struct {
 		ID      uuid.UUID `json:"id"`
@@ -132,7 +150,8 @@ func VolumesReported(ctx context.Context, q Querier, node cloud.NodeID, list []V
 		WITH said AS (
 			SELECT DISTINCT ON (id) * FROM json_to_recordset($2::json) AS r (id uuid, state text, used_mib bigint, message text) ORDER BY id
 		), locked AS MATERIALIZED (
-			SELECT v.id, s.state, s.used_mib, s.message, v.said IS DISTINCT FROM s.state OR v.state = 'lost' AND s.state = 'present' AS news
+			SELECT v.id, s.state, s.used_mib, s.message, v.said IS DISTINCT FROM s.state OR v.state = 'lost' AND s.state = 'present' AS news,
+				v.state = 'pending' AND (v.said = 'present') <> (s.state = 'present') OR v.state = 'deleting' AND (v.said = 'gone') <> (s.state = 'gone') AS told
 			FROM volume v JOIN said s ON s.id = v.id WHERE v.node_id = $1 AND v.state <> 'deleted' ORDER BY v.id FOR NO KEY UPDATE OF v
 		), kept AS (
 			UPDATE volume v SET said = l.state, said_at = CASE WHEN l.news THEN now() ELSE v.said_at END,
@@ -141,8 +160,9 @@ func VolumesReported(ctx context.Context, q Querier, node cloud.NodeID, list []V
 			FROM locked l WHERE v.id = l.id
 			AND (l.news OR v.used_mib IS DISTINCT FROM l.used_mib OR v.message IS DISTINCT FROM l.message)
 		)
-		SELECT COALESCE(bool_or(COALESCE(news, false)), false) FROM locked`, node, asJSON(in)).Scan(&news)
-	return news, wrap("keep what a node says of volumes", err)
+		SELECT s.news, s.told AND node_told() > 0 FROM (SELECT COALESCE(bool_or(COALESCE(news, false)), false) AS news, COALESCE(bool_or(told), false) AS told FROM locked) s`,
+		node, asJSON(in)).Scan(&news, &told)
+	return news, told, wrap("keep what a node says of volumes", err)
 }
 
 // AssignedVolume is a volume as its node must make it.
@@ -156,9 +176,11 @@ type AssignedVolume struct {
 	Made       bool // the node has had it: its instance can't run elsewhere
 }
 
+// Each part of it changes only where the node's generation is raised: with what a
+// node says (VolumesReported), and not when the loop settles that later.
 const volumesAssignedSQL = `
-	SELECT id, org_id, instance_id, role, size_mib, state = 'deleting', state IN ('present', 'lost') OR said = 'present'
-	FROM volume WHERE node_id = $1 AND state <> 'deleted' ORDER BY id`
+	SELECT id, org_id, instance_id, role, size_mib, state = 'deleting', state IN ('present', 'lost') OR state = 'pending' AND said = 'present'
+	FROM volume WHERE node_id = $1 AND state <> 'deleted' AND NOT (state = 'deleting' AND said = 'gone') ORDER BY id`
 
 // VolumesAssigned lists what a node must keep or remove, as tenon_node.
 func VolumesAssigned(ctx context.Context, q Querier, node cloud.NodeID) ([]AssignedVolume, error) {

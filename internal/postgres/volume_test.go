@@ -24,7 +24,7 @@ func TestVolumesAreTheirOwners(t *testing.T) {
 		if err != nil || len(have) != 1 || len(have[mine]) != 1 || have[mine][0].NodeName != "" {
 			t.Errorf("volumes %+v, %v: want its own alone, without its node's name", have, err)
 		}
-		_, err = postgres.VolumesEnd(ctx, tx, []cloud.InstanceID{mine, theirs}, time.Now())
+		err = postgres.VolumesEnd(ctx, tx, []cloud.InstanceID{mine, theirs}, time.Now())
 		return err
 	})
 	if err != nil {
@@ -58,11 +58,11 @@ func TestVolumesAreTheirOwners(t *testing.T) {
 			t.Errorf("a node is given %+v, %v", list, err)
 		}
 		said := []postgres.VolumeSaid{{ID: idOf(t, d.Owner, cloud.VolumeID{}, "avolume2"), State: "present", UsedMiB: 7}, {ID: idOf(t, d.Owner, cloud.VolumeID{}, "avolume3"), State: "gone"}}
-		news, err := postgres.VolumesReported(ctx, tx, idOf(t, d.Owner, cloud.NodeID{}, "anode2"), said)
+		news, _, err := postgres.VolumesReported(ctx, tx, idOf(t, d.Owner, cloud.NodeID{}, "anode2"), said)
 		if err != nil || !news {
 			t.Errorf("news %v, %v", news, err)
 		}
-		if news, err = postgres.VolumesReported(ctx, tx, idOf(t, d.Owner, cloud.NodeID{}, "anode2"), said); err != nil || news {
+		if news, _, err = postgres.VolumesReported(ctx, tx, idOf(t, d.Owner, cloud.NodeID{}, "anode2"), said); err != nil || news {
 			t.Errorf("the same again is news: %v, %v", news, err)
 		}
 		return nil

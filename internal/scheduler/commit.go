@@ -50,10 +50,11 @@ func (s *Scheduler) commit(ctx context.Context, list []planned) (int, error) {
 				return err
 			}
 		}
-		if kept, err = withData(ctx, tx, locked, kept); err != nil {
+		var left []cloud.NodeID
+		if kept, left, err = withData(ctx, tx, locked, kept); err != nil {
 			return err
 		}
-		return place(ctx, tx, locked, kept)
+		return place(ctx, tx, locked, kept, left)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("commit %d placements: %w", len(list), err)
@@ -110,35 +111,39 @@ func check(l *postgres.PlacementLocked, p planned) ([]postgres.NewClaim, bool) {
 }
 
 // withData gives what the instances keep to the nodes that they go to. One whose
-// data turns out to lie elsewhere goes nowhere.
-func withData(ctx context.Context, tx *postgres.Tx, l postgres.PlacementLocked, list []planned) ([]planned, error) {
+// data turns out to lie elsewhere goes nowhere. left: nodes that should have made
+// something and no longer do.
+func withData(ctx context.Context, tx *postgres.Tx, l postgres.PlacementLocked, list []planned) (kept []planned, left []cloud.NodeID, err error) {
 	places := map[cloud.InstanceID]cloud.NodeID{}
 	for _, p := range list {
 		if p.waiting.Kind != cloud.KindContainer {
 			places[p.waiting.ID] = p.place.NodeID
 		}
 	}
-	elsewhere, err := postgres.VolumesPlace(ctx, tx, places)
+	elsewhere, left, err := postgres.VolumesPlace(ctx, tx, places)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, id := range elsewhere {
 		if err := postgres.ClaimsDrop(ctx, tx, id, l.Instances[id].Epoch+1); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return slices.DeleteFunc(list, func(p planned) bool { return slices.Contains(elsewhere, p.waiting.ID) }), nil
+	return slices.DeleteFunc(list, func(p planned) bool { return slices.Contains(elsewhere, p.waiting.ID) }), left, nil
 }
 
 // place moves the instances to their nodes: state, event, assignment.
-func place(ctx context.Context, tx *postgres.Tx, l postgres.PlacementLocked, list []planned) error {
-	if len(list) == 0 {
+func place(ctx context.Context, tx *postgres.Tx, l postgres.PlacementLocked, list []planned, left []cloud.NodeID) error {
+	if len(list)+len(left) == 0 {
 		return nil
 	}
 	var placed []cloud.InstanceID
 	var moved []postgres.Standing
 	var events []cloud.Event
 	nodes := map[cloud.NodeID]bool{}
+	for _, id := range left {
+		nodes[id] = true
+	}
 	projects := map[cloud.ProjectID]bool{}
 	for _, p := range list {
 		inst := l.Instances[p.waiting.ID]
