@@ -47,6 +47,7 @@ type Config struct {
 	BootID     string
 	SinceBoot  func() time.Duration
 	Holders    Holders                       // nil: nobody is looked for
+	CgroupOf   CgroupOf                      // nil: by this host's /proc
 	KernelLog  func() (io.ReadCloser, error) // nil: this host's
 	BusyFor    time.Duration                 // 0: 20 s
 	Log        *slog.Logger
@@ -67,6 +68,7 @@ type Board struct {
 	excluded []nodewire.Excluded
 	parts    []nodewire.Partition
 	wishes   map[string]string // by card: why it is not as wished
+	waits    map[string]string // by card: why its reset, or its cleaning, is not over
 	health   *Health
 }
 
@@ -109,6 +111,9 @@ func load(cfg Config, l *ledger) *Board {
 	if cfg.DriverName == "" {
 		cfg.DriverName = "nvidia"
 	}
+	if cfg.CgroupOf == nil {
+		cfg.CgroupOf = ProcCgroup("/proc")
+	}
 	if cfg.KernelLog == nil {
 		cfg.KernelLog = OpenKernelLog
 	}
@@ -119,7 +124,7 @@ func load(cfg Config, l *ledger) *Board {
 	if cfg.Driver != nil {
 		cfg.Driver = gate{cfg.Driver, &sync.RWMutex{}}
 	}
-	b := &Board{cfg: cfg, ledger: l, locks: map[string]chan struct{}{}, wishes: map[string]string{}, resumed: make(chan struct{})}
+	b := &Board{cfg: cfg, ledger: l, locks: map[string]chan struct{}{}, wishes: map[string]string{}, waits: map[string]string{}, resumed: make(chan struct{})}
 	b.health = NewHealth(cfg.BootID, l.read().Health)
 	for _, c := range l.read().Cards {
 		if c.Last != nil {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/tenon-cloud/tenon/internal/device/pci"
@@ -51,6 +52,30 @@ func ProcHolders(root string) Holders {
 		}
 		return out, nil
 	}
+}
+
+// CgroupOf reads the control groups of a process, by which a container's is known:
+// its guest's id is a part of their path, and no guest leaves its own.
+type CgroupOf func(pid int) (string, error)
+
+// ProcCgroup reads a /proc.
+func ProcCgroup(root string) CgroupOf {
+	return func(pid int) (string, error) {
+		raw, err := os.ReadFile(filepath.Join(root, strconv.Itoa(pid), "cgroup"))
+		return string(raw), err
+	}
+}
+
+// isOf reports whether a process is a guest's. One that has ended is nobody's.
+func (b *Board) isOf(p Process, guest string) (bool, error) {
+	text, err := b.cfg.CgroupOf(p.PID)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("see whose %s is: %w", p, err)
+	}
+	return slices.Contains(strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune("/:\n ", r) }), guest), nil
 }
 
 // deviceFiles are the nodes by which a function is used.

@@ -145,18 +145,21 @@ func (b *Board) othersOn(ctx context.Context, card string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	v := s.cards[card]
+	return s.cards[card].others(), nil
+}
+
+func (v *view) others() string {
 	if v == nil || v.driver == nil || v.gpu.State == nodewire.GPUUnknown {
-		return "what is on it can't be read", nil
+		return "what is on it can't be read"
 	}
 	if i := slices.IndexFunc(v.gpu.Slices, func(s nodewire.Slice) bool { return s.Foreign }); i >= 0 {
-		return fmt.Sprintf("a slice that Tenon did not make is on it, at %d to %d", v.gpu.Slices[i].SlotStart, v.gpu.Slices[i].SlotEnd), nil
+		return fmt.Sprintf("a slice that Tenon did not make is on it, at %d to %d", v.gpu.Slices[i].SlotStart, v.gpu.Slices[i].SlotEnd)
 	}
 	switch {
 	case len(v.made) > 0:
-		return fmt.Sprintf("vGPU %s is on it, which Tenon did not make", v.made[0].name()), nil
+		return fmt.Sprintf("vGPU %s is on it, which Tenon did not make", v.made[0].name())
 	case len(v.driver.Processes) > 0:
-		return fmt.Sprintf("%s uses it", v.driver.Processes[0]), nil
+		return fmt.Sprintf("%s uses it", v.driver.Processes[0])
 	}
-	return "", nil
+	return ""
 }

@@ -49,8 +49,10 @@ func (b *Board) release(ctx context.Context, id string, h hold) error {
 	for place, p := range h.Parts {
 		v, judged, err := b.takeBack(ctx, id, place, p)
 		if err != nil {
+			b.setWait(p.Card, fmt.Sprintf("it is taken back from %s, and that is tried again: %v", id, err))
 			return err
 		}
+		b.setWait(p.Card, "")
 		if judged {
 			verdicts[p.Card] = v
 		}
@@ -110,13 +112,12 @@ func (b *Board) takeBack(ctx context.Context, id string, place int, p part) (v v
 	return v, false, nil
 }
 
-// leaveShare sees that nobody is left on a card whose last share is given back.
-// Before that it can't be told whose a program is.
+// leaveShare sees that no program of the guest is left on a card of which it gives
+// a share back, and with the last share that nobody's is.
 func (b *Board) leaveShare(ctx context.Context, id string, p part) (v verdict, err error) {
+	last := true
 	for other, h := range b.ledger.read().Holds {
-		if other != id && slices.Contains(h.cards(), p.Card) {
-			return v, nil
-		}
+		last = last && (other == id || !slices.Contains(h.cards(), p.Card))
 	}
 	a, err := pci.ParseAddress(p.Card)
 	if err != nil {
@@ -132,8 +133,17 @@ func (b *Board) leaveShare(ctx context.Context, id string, p part) (v verdict, e
 	case err != nil:
 		v.add(err.Error())
 		v.unreset = true
-	case len(c.Processes) > 0:
-		return v, fmt.Errorf("take back a share of %s: %w: %s still uses it", p.Card, ErrBusy, c.Processes[0])
+	}
+	for _, left := range c.Processes {
+		his := last
+		if !last {
+			if his, err = b.isOf(left, id); err != nil {
+				return v, fmt.Errorf("take back a share of %s: %w: %w", p.Card, ErrBusy, err)
+			}
+		}
+		if his {
+			return v, fmt.Errorf("take back a share of %s: %w: %s still uses it", p.Card, ErrBusy, left)
+		}
 	}
 	return v, nil
 }
@@ -179,8 +189,10 @@ func (b *Board) settleIdle(ctx context.Context, card string) {
 			err = b.cfg.Driver.Reset(ctx, card)
 		}
 		if err != nil {
+			b.setWait(card, err.Error())
 			b.cfg.Log.Warn("reset a card that needs it", "card", card, "error", err)
 		} else {
+			b.setWait(card, "")
 			b.changeHealth(func(h *Health, now time.Duration) { h.Reset(card, now) })
 		}
 	}

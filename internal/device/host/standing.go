@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tenon-cloud/tenon/internal/device/pci"
@@ -38,9 +39,15 @@ func (b *Board) stateOf(ctx context.Context, s *scan, v *view, holds map[string]
 	switch {
 	case g.State == nodewire.GPUUnknown:
 	case releasing || rec.Phase == nodewire.GPUCleaning:
-		set(nodewire.GPUCleaning, "it is being cleaned and checked")
+		reason := "it is being cleaned and checked"
+		if why := b.waitOf(address); why != "" {
+			reason = why
+		}
+		set(nodewire.GPUCleaning, reason)
 	case rec.Phase == nodewire.GPUQuarantined:
 		set(nodewire.GPUQuarantined, rec.Reason)
+	case state == nodewire.GPUNeedsReset:
+		set(state, reason+"; it is reset "+b.resetWaits(v, holds))
 	case state != nodewire.GPUReady:
 		set(state, reason)
 	case b.cfg.Driver != nil && f.Driver == b.cfg.DriverName && v.driver == nil:
@@ -56,6 +63,50 @@ func (b *Board) stateOf(ctx context.Context, s *scan, v *view, holds map[string]
 			g.Reason, g.NotForVM = "not for virtual machines: "+why, true
 		}
 	}
+}
+
+// resetWaits says when a card that needs a reset gets one: of its own, since each
+// release and the watch look again.
+func (b *Board) resetWaits(v *view, holds map[string]hold) string {
+	address := v.gpu.PCIAddress
+	var who []string
+	for id, h := range holds {
+		if slices.Contains(h.cards(), address) {
+			who = append(who, id)
+		}
+	}
+	slices.Sort(who)
+	if len(who) > 0 {
+		return "once " + strings.Join(who, ", ") + map[bool]string{true: " has", false: " have"}[len(who) == 1] + " given it back"
+	}
+	if b.cfg.Driver == nil {
+		return "by the next boot: no driver of its vendor answers here"
+	}
+	if why := v.others(); why != "" {
+		return "once that is over: " + why
+	}
+	if why := b.waitOf(address); why != "" {
+		return "again soon: " + why
+	}
+	return "now"
+}
+
+// waitOf is what the work on a card last met.
+func (b *Board) waitOf(card string) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.waits[card]
+}
+
+// setWait notes what the work on a card has met; empty: nothing is in its way.
+func (b *Board) setWait(card, why string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if why == "" {
+		delete(b.waits, card)
+		return
+	}
+	b.waits[card] = why
 }
 
 // notForVM says why no VM can have a card whole; empty: one can.
