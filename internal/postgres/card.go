@@ -58,7 +58,7 @@ const faultsShownSQL = `
 	WITH shown AS (
 		UPDATE gpu SET faults = COALESCE((SELECT jsonb_agg(f ORDER BY n) FROM jsonb_array_elements(faults) WITH ORDINALITY x (f, n) WHERE NOT f->>'id' = ANY($2)), '[]')
 		WHERE node_id = $1 AND faults <> '[]' AND EXISTS (SELECT FROM jsonb_array_elements(faults) f WHERE f->>'id' = ANY($2)) RETURNING id)
-	UPDATE node SET generation = generation + 1 WHERE id = $1 AND EXISTS (SELECT FROM shown)`
+	SELECT node_told() WHERE EXISTS (SELECT FROM shown)`
 
 // CardForget gives up a locked card that is missing and not held, as an operator.
 func CardForget(ctx context.Context, q Querier, id cloud.GPUID) (gone bool, err error) {
