@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/tenon-cloud/tenon/internal/cloud"
@@ -41,7 +42,11 @@ func wishFor(g cloud.GPU, in CardInput, at string) (cloud.CardWish, error) {
 			want.Shares = *in.Shares
 		}
 		if parts = want.Shares; parts < 2 || parts > gpu.MaxShares {
-			bad("shares", fmt.Sprintf("2 to %d", gpu.MaxShares), parts)
+			message := "a GPU is shared in " + shareWords()
+			if in.Shares == nil {
+				message = "say into how many shares: " + shareWords()
+			}
+			bad("shares", message, parts)
 		}
 	case cloud.ModeVGPU:
 		if in.VGPUType != nil {
@@ -120,6 +125,15 @@ func partsOf(g cloud.GPU, name string) (parts int, message string) {
 	return min(parts, 32), ""
 }
 
+// shareWords lists into how many shares a GPU can be cut.
+func shareWords() string {
+	words := make([]string, 0, gpu.MaxShares)
+	for n := 2; n < gpu.MaxShares; n++ {
+		words = append(words, strconv.Itoa(n))
+	}
+	return strings.Join(words, ", ") + " or " + strconv.Itoa(gpu.MaxShares)
+}
+
 func typeWords(g cloud.GPU) string {
 	if len(g.VGPUTypes) == 0 {
 		return "it offers none"
@@ -151,13 +165,17 @@ func layoutOf(model *gpu.Model, entries []LayoutEntry, at string) ([]cloud.Slice
 			fields = append(fields, cloud.Field{Location: where(i, "profile"), Message: err.Error(), Value: e.Profile})
 			continue
 		}
-		asks[i] = gpu.Ask{Class: class, Count: 1, Start: -1}
+		asks[i] = gpu.Ask{Class: class, Name: gpu.DisplayName(model.Key, class), Count: 1, Start: -1}
 		if e.Count != nil {
 			asks[i].Count = *e.Count
 		}
 		if e.SlotStart != nil {
-			if asks[i].Start = *e.SlotStart; *e.SlotStart < 0 || asks[i].Count != 1 {
-				fields = append(fields, cloud.Field{Location: where(i, "slot_start"), Message: "one slice begins at a slot from 0", Value: *e.SlotStart})
+			asks[i].Start = max(0, *e.SlotStart)
+			switch {
+			case asks[i].Count != 1:
+				fields = append(fields, cloud.Field{Location: where(i, "count"), Message: "an entry with a slot_start is one slice: leave count out", Value: asks[i].Count})
+			case *e.SlotStart < 0:
+				fields = append(fields, cloud.Field{Location: where(i, "slot_start"), Message: "a slot from 0; leave it out for any", Value: *e.SlotStart})
 			}
 		}
 	}
@@ -170,13 +188,17 @@ func layoutOf(model *gpu.Model, entries []LayoutEntry, at string) ([]cloud.Slice
 	}
 	places, err := geometry.Arrange(asks)
 	if bad := (*gpu.AskError)(nil); errors.As(err, &bad) {
-		e := entries[bad.Entry]
-		value := any(e.Profile)
-		of := "profile"
-		if e.Count != nil && *e.Count < 1 {
-			of, value = "count", *e.Count
+		value := any(entries[bad.Entry].Profile)
+		switch bad.Of {
+		case gpu.AskCount:
+			value = asks[bad.Entry].Count
+		case gpu.AskStart:
+			value = asks[bad.Entry].Start
 		}
-		return nil, []cloud.Field{{Location: where(bad.Entry, of), Message: bad.Reason, Value: value}}
+		return nil, []cloud.Field{{Location: where(bad.Entry, bad.Of), Message: bad.Reason, Value: value}}
+	}
+	if err != nil {
+		return nil, []cloud.Field{{Location: at + "layout", Message: err.Error()}}
 	}
 	out := make([]cloud.SlicePlace, len(places))
 	for i, p := range places {

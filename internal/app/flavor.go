@@ -195,6 +195,14 @@ func shapeOf(s cloud.Shape) (cloud.Shape, []cloud.Field) {
 	default:
 		bad("gpu_mode", "whole, mig, shared or vgpu", s.GPUMode)
 	}
+	if s.GPUMode == cloud.ModeVGPU { // only a VM can hold one
+		if s.MemoryMiB >= 64 && s.MemoryMiB < vmMemoryMinimum {
+			bad("memory_mib", fmt.Sprintf("at least %d: only a virtual machine can hold a virtual GPU, and needs as much", vmMemoryMinimum), s.MemoryMiB)
+		}
+		if s.DiskMiB >= 64 && s.DiskMiB < vmDiskMinimum {
+			bad("disk_mib", fmt.Sprintf("at least %d: only a virtual machine can hold a virtual GPU, and needs as much", vmDiskMinimum), s.DiskMiB)
+		}
+	}
 	return s, fields
 }
 

@@ -139,28 +139,31 @@ func TestC11LayoutsThatCanNotBe(t *testing.T) {
 		name  string
 		asks  []Ask
 		entry int
+		of    string
 		say   string
 	}{
-		{"unknown profile", []Ask{{"1g", 1, -1}, {"5g", 1, -1}}, 1, "no profile 5g"},
-		{"twice", []Ask{{"1g", 1, -1}, {"2g", 1, -1}, {"1g", 2, -1}}, 2, "twice"},
-		{"count and place", []Ask{{"1g", 1, 3}, {"1g", 2, -1}}, 1, "twice"},
-		{"zero", []Ask{{"1g", 0, -1}}, 0, "1 or more"},
-		{"negative", []Ask{{"3g", 1, -1}, {"1g", -1, -1}}, 1, "1 or more"},
-		{"above its maximum", []Ask{{"3g", 3, -1}}, 0, "at most 2"},
-		{"two media engines", []Ask{{"1g+me", 2, -1}}, 0, "at most 1"},
-		{"above the slots", []Ask{{"3g", 2, -1}, {"1g", 1, -1}}, 1, "9 memory slots of 8"},
-		{"above the compute", []Ask{{"2g", 3, -1}, {"1g", 1, -1}, {"1g+me", 1, -1}}, 2, "8 compute slices of 7"},
-		{"fits by count, not by place", []Ask{{"3g", 1, 0}, {"4g", 1, -1}}, 1, "no start left"},
-		{"a start that hardware does not take", []Ask{{"2g", 1, 3}}, 0, "only at slots [0 2 4]"},
-		{"overlap", []Ask{{"3g", 1, 0}, {"1g", 1, 2}}, 1, "no start left"},
+		{"unknown profile", []Ask{{"1g", 1, -1, ""}, {"5g", 1, -1, ""}}, 1, AskProfile, "no profile 5g"},
+		{"twice", []Ask{{"1g", 1, -1, ""}, {"2g", 1, -1, ""}, {"1g", 2, -1, ""}}, 2, AskProfile, "twice"},
+		{"count and place", []Ask{{"1g", 1, 3, ""}, {"1g", 2, -1, ""}}, 1, AskProfile, "twice"},
+		{"zero", []Ask{{"1g", 0, -1, ""}}, 0, AskCount, "1 to 7 of 1g"},
+		{"negative", []Ask{{"3g", 1, -1, ""}, {"1g", -1, -1, ""}}, 1, AskCount, "1 to 7 of 1g"},
+		{"above its maximum", []Ask{{"3g", 3, -1, ""}}, 0, AskCount, "at most 2"},
+		{"two media engines", []Ask{{"1g+me", 2, -1, ""}}, 0, AskCount, "at most 1"},
+		{"above the slots", []Ask{{"3g", 2, -1, ""}, {"1g", 1, -1, ""}}, 1, AskProfile, "9 memory slots of 8"},
+		{"above the compute", []Ask{{"2g", 3, -1, ""}, {"1g", 1, -1, ""}, {"1g+me", 1, -1, ""}}, 2, AskProfile, "8 compute slices of 7"},
+		{"fits by count, not by place", []Ask{{"3g", 1, 0, ""}, {"4g", 1, -1, ""}}, 1, AskProfile, "no start left"},
+		{"a start that hardware does not take", []Ask{{"2g", 1, 3, ""}}, 0, AskStart, "2g begins at slot 0, 2 or 4"},
+		{"no start at all", []Ask{{"4g", 1, 0, ""}, {"4g", 1, 0, ""}}, 1, AskProfile, "at most 1"},
+		{"nothing left", []Ask{{"3g", 1, 0, ""}, {"3g", 1, 4, ""}, {"1g", 1, 2, "1g.10gb"}}, 2, AskStart, "9 memory slots of 8"},
+		{"overlap", []Ask{{"3g", 1, 0, ""}, {"1g", 1, 2, ""}}, 1, AskStart, "beside the entries before it 1g begins at slot 4, 5 or 6"},
 	} {
 		places, err := g.Arrange(c.asks)
 		var bad *AskError
-		if !errors.As(err, &bad) || bad.Entry != c.entry || !strings.Contains(bad.Reason, c.say) {
-			t.Errorf("%s: %v, %v; want entry %d: …%s…", c.name, places, err, c.entry, c.say)
+		if !errors.As(err, &bad) || bad.Entry != c.entry || bad.Of != c.of || !strings.Contains(bad.Reason, c.say) {
+			t.Errorf("%s: %v, %v; want %s of entry %d: …%s…", c.name, places, err, c.of, c.entry, c.say)
 		}
 	}
-	got, err := g.Arrange([]Ask{{"1g", 1, -1}, {"2g", 1, -1}, {"4g", 1, -1}})
+	got, err := g.Arrange([]Ask{{"1g", 1, -1, ""}, {"2g", 1, -1, ""}, {"4g", 1, -1, ""}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +187,7 @@ func TestArrangeFindsAPlaceWheneverThereIsOne(t *testing.T) {
 			var want []Place
 			for _, p := range rapid.Permutation(g.Profiles).Draw(t, "order") {
 				if n := rapid.IntRange(0, min(p.Max, 3)).Draw(t, p.Class); n > 0 {
-					asks = append(asks, Ask{p.Class, n, -1})
+					asks = append(asks, Ask{Class: p.Class, Count: n, Start: -1})
 					for range n {
 						want = append(want, Place{Class: p.Class})
 					}

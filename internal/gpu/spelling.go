@@ -78,13 +78,13 @@ func (m *Model) Class(spelling string) (string, error) {
 		return class, nil
 	}
 	if len(m.names) == 0 {
-		return "", fmt.Errorf("find profile %q: %s has no MIG profiles", spelling, m.Key)
+		return "", fmt.Errorf("there is no profile %q: %s has no MIG profiles", spelling, m.Name)
 	}
 	var have []string
 	for _, c := range m.Classes() {
 		have = append(have, m.names[c])
 	}
-	return "", fmt.Errorf("find profile %q: %s has %s", spelling, m.Key, strings.Join(have, ", "))
+	return "", fmt.Errorf("there is no profile %q on %s, which has %s", spelling, m.Name, strings.Join(have, ", "))
 }
 
 // ClassOf is Class for a spelling that may have a card's name in front, which
@@ -99,7 +99,7 @@ func (m *Model) ClassOf(text string) (string, error) {
 	case parseErr != nil || s.Model == "":
 		return "", err
 	case s.Model != m.Key:
-		return "", fmt.Errorf("find profile %q: it names %s, and the card is %s", text, s.Model, m.Key)
+		return "", fmt.Errorf("profile %q is of %s, and the card is %s", text, s.Model, m.Name)
 	}
 	return m.Class(s.label())
 }
