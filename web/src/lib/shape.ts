@@ -29,11 +29,16 @@ function partOf(s: Shape): string {
   return s.gpu_mode === 'vgpu' && !name.endsWith('vGPU') ? `${name} vGPU` : name
 }
 
-/** figureWords says what there is of a GPU to work with: "9.5 GiB GPU memory, 16 SMs"; empty: nobody told. */
+/** figuresOf is what there is of its GPUs to work with, in all; empty: nobody told. */
+export const figuresOf = (s: Shape) => ({
+  memory: s.gpu_memory_mib ? formatMiB(s.gpu_memory_mib * s.gpu_count) : '',
+  sms: s.gpu_sms ? `${s.gpu_sms * s.gpu_count} SMs` : '',
+})
+
+/** figureWords says it in a line: "9.5 GiB GPU memory, 16 SMs". */
 export function figureWords(s: Shape): string {
-  const memory = s.gpu_memory_mib ? `${formatMiB(s.gpu_memory_mib * s.gpu_count)} GPU memory` : ''
-  const sms = s.gpu_sms ? `${s.gpu_sms * s.gpu_count} SMs` : ''
-  return [memory, sms].filter(Boolean).join(', ')
+  const { memory, sms } = figuresOf(s)
+  return [memory && `${memory} GPU memory`, sms].filter(Boolean).join(', ')
 }
 
 /** gpuShort fits a table cell: "1g.10gb · H100 80 GB". */

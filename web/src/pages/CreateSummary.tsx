@@ -5,7 +5,7 @@ import type { ApiProblem } from '~/api/problem.ts'
 import { type CreateForm, dataKept, toCLI, toCurl, toYAML } from '~/lib/createform.ts'
 import { formatHourly, formatMiB, formatMonthly, plural, sentence } from '~/lib/format.ts'
 import { kindWord } from '~/lib/instancestate.ts'
-import { gpuWords } from '~/lib/shape.ts'
+import { figuresOf, gpuWords } from '~/lib/shape.ts'
 import { waitingLines } from '~/lib/waiting.ts'
 import { Button } from '~/ui/Button.tsx'
 import { CodeBlock } from '~/ui/CopyButton.tsx'
@@ -46,6 +46,7 @@ export function CreateSummary({
 }) {
   const [code, setCode] = useState(false)
   const alone = flavor?.price_per_hour_micros
+  const figures = flavor && figuresOf(flavor)
   const price = dry?.price_per_hour_micros ?? (alone === undefined ? undefined : alone + (disk ?? 0))
   const currency = dry?.currency ?? flavor?.currency
   const reason = missing ?? (refused && refused.status > 0 ? refused.message : null)
@@ -65,6 +66,8 @@ export function CreateSummary({
               ['Kind', kindWord[form.kind]],
               ['Image', form.image || 'Not chosen'],
               ['GPU', flavor ? gpuWords(flavor) : 'Not chosen'],
+              Boolean(figures?.memory) && ['GPU memory', figures?.memory],
+              Boolean(figures?.sms) && ['Compute', figures?.sms],
               flavor && ['Shape', flavor.name],
               flavor && ['Host', `${flavor.vcpu} vCPU · ${formatMiB(flavor.memory_mib)}`],
               flavor && [

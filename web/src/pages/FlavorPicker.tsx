@@ -170,7 +170,7 @@ function FlavorRow({
       checked={checked}
       onChange={onChange}
       reason={refused}
-      className="grid grid-cols-[minmax(0,1fr)_auto] items-center gap-x-4 xl:min-h-9 xl:gap-x-3 xl:grid-cols-[152px_minmax(0,1fr)_64px_104px] xl:py-1"
+      className="grid grid-cols-[minmax(0,1fr)_auto] items-center gap-x-4 xl:min-h-9 xl:gap-x-3 xl:grid-cols-[188px_minmax(0,1fr)_64px_104px] xl:py-1"
     >
       <span className={cx('break-words xl:truncate', refused ? 'text-fg3' : 'font-medium')}>
         {f.gpu_count ? gpuWords(f) : f.name}

@@ -52,6 +52,7 @@ function Opened({ g, onClose }: { g: GPU; onClose: () => void }) {
   const refused = change.error ?? preview.error
   const other = otherWish(g, seen, refused)
   const would = preview.data?.wish
+  const none = cutByMIG(form) && form.fixed && body.layout?.length === 0
   const same = JSON.stringify(body) === JSON.stringify(bodyOf(formOf(g)))
   return (
     <AskDialog
@@ -67,11 +68,13 @@ function Opened({ g, onClose }: { g: GPU; onClose: () => void }) {
           ? 'Somebody else changed it: decide first'
           : refused
             ? 'It can’t be changed so'
-            : same
-              ? g.changing
-                ? 'It is on its way to that'
-                : 'It is so now'
-              : null
+            : none
+              ? 'Choose at least one slice'
+              : same
+                ? g.changing
+                  ? 'It is on its way to that'
+                  : 'It is so now'
+                : null
       }
     >
       <div className="flex flex-col gap-4">
@@ -224,7 +227,9 @@ function Slices({ g, form, set }: { g: GPU; form: CardForm; set: (part: Partial<
                   <Button small reason={n === 0 ? 'None are left' : null} onClick={() => put(n - 1)}>
                     −<span className="sr-only"> one {p.profile_name} less</span>
                   </Button>
-                  <output className="w-5 text-center text-fg tabular-nums">{n}</output>
+                  <output aria-label={p.profile_name} className="w-5 text-center text-fg tabular-nums">
+                    {n}
+                  </output>
                   <Button
                     small
                     reason={n >= p.max ? `At most ${p.max} fit on one card` : null}
@@ -264,7 +269,7 @@ function Refusal({ error }: { error: unknown }) {
             </li>
           ))}
         </ul>
-        <p className="mt-1 text-fg2">{failure.hint}</p>
+        {failure.hint && <p className="mt-1 text-fg2">{failure.hint}.</p>}
       </Notice>
     )
   return <Notice tone="red">{sentence(wrong.length ? wrong.join('; ') : failure.message)}</Notice>

@@ -44,7 +44,9 @@ export function GPULayout({ g }: { g: GPU }) {
       title="Layout"
       aside={foreign.length ? 'Grey: not made by Tenon, and not touched' : 'Fixed by an operator'}
     >
-      <LayoutStrip cells={g.slots} places={places} label="Layout" />
+      <div className={g.simulated ? 'pr-8' : undefined}>
+        <LayoutStrip cells={g.slots} places={places} label="Layout" />
+      </div>
       {g.missing.length > 0 && (
         <p className="mt-2 text-13 text-red">
           {g.missing.length === 1 ? 'One slice of it does' : `${g.missing.length} slices of it do`} not show

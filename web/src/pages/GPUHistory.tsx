@@ -16,9 +16,13 @@ const columns: Column<GPUStay>[] = [
     header: 'Instance',
     growNarrow: true,
     cell: (s) => (
-      <Holder name={s.instance} tenant={s.organisation} what={s.profile_name} where={heldWords(s)}>
-        <span className="tabular-nums">From {formatExact(s.from)}</span>
-        <span>run {s.epoch}</span>
+      <Holder
+        name={s.instance}
+        tenant={s.organisation}
+        what={s.profile_name}
+        where={`${heldWords(s)}, run ${s.epoch}`}
+      >
+        <span className="whitespace-nowrap tabular-nums">From {formatExact(s.from)}</span>
       </Holder>
     ),
   },

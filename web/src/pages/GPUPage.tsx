@@ -12,6 +12,7 @@ import { Ring } from '~/lib/ring.ts'
 import { useTitle } from '~/lib/title.ts'
 import { Button, buttonClass } from '~/ui/Button.tsx'
 import { CopyLine } from '~/ui/CopyButton.tsx'
+import { cx } from '~/ui/cx.ts'
 import { GPUBar } from '~/ui/GPUBar.tsx'
 import { Facts, Figure, Page, Panel } from '~/ui/Layout.tsx'
 import { Bone, Empty, ErrorState, Notice } from '~/ui/State.tsx'
@@ -144,7 +145,10 @@ export function GPUPage() {
         )}
         <Panel>
           <GPUBar board={boardOf(g, current?.percent ?? null, skus)} size={48} />
-          <div className="mt-1 grid grid-cols-8 pr-8 text-[11px] text-fg3" aria-hidden="true">
+          <div
+            className={cx('mt-1 grid grid-cols-8 text-[11px] text-fg3', g.simulated && 'pr-8')}
+            aria-hidden="true"
+          >
             {(g.mode === 'mig' || g.mode === 'vgpu') &&
               g.slots === 8 &&
               [0, 1, 2, 3, 4, 5, 6, 7].map((n) => <span key={n}>{n}</span>)}
@@ -194,9 +198,12 @@ export function GPUPage() {
           )}
         </Panel>
         <div className="grid items-start gap-4 lg:grid-cols-2">
-          <Panel title="Could start now">
-            <Free g={g} />
-          </Panel>
+          <div className="flex min-w-0 flex-col gap-4">
+            <Panel title="Could start now">
+              <Free g={g} />
+            </Panel>
+            <GPUIncidents g={g} />
+          </div>
           <Panel title="About">
             <Facts
               items={[
@@ -221,7 +228,6 @@ export function GPUPage() {
             />
           </Panel>
         </div>
-        <GPUIncidents g={g} />
         <GPUHistory g={g} />
       </div>
     </Page>

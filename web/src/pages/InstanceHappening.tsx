@@ -130,7 +130,7 @@ function Degraded({ i }: { i: Instance }) {
       <p className="font-medium">Degraded: it runs, but not on all of its GPU</p>
       <p>{sentence(i.message || 'a GPU of it is out of service')}.</p>
       <p className="mt-1 text-fg2">
-        Save what matters, then restart it, or stop and start it to have another GPU.
+        Save what matters, then stop it so that it gives its GPU back, and start it again.
       </p>
     </Notice>
   )

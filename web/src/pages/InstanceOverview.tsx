@@ -9,7 +9,7 @@ import { dataKept } from '~/lib/createform.ts'
 import { formatHourly, formatMiB, formatMonthly } from '~/lib/format.ts'
 import { heldWords, stripCells } from '~/lib/places.ts'
 import { stretchesOf } from '~/lib/ribbon.ts'
-import { figureWords, gpuWords } from '~/lib/shape.ts'
+import { figuresOf, gpuWords } from '~/lib/shape.ts'
 import { CodeBlock, CopyLine } from '~/ui/CopyButton.tsx'
 import { Facts, Panel } from '~/ui/Layout.tsx'
 import { SliceStrip } from '~/ui/SliceStrip.tsx'
@@ -88,7 +88,7 @@ function Resources({ i }: { i: Instance }) {
     (f) => f.id === i.flavor_id && f.gpu_profile === i.gpu_profile && f.gpu_model === i.gpu_model,
   )
   // Drivers tell it of a flavor, not of one instance; an older control plane tells nothing.
-  const figures = offer ? figureWords({ ...offer, gpu_count: i.gpu_count }) : ''
+  const figures = offer && figuresOf({ ...offer, gpu_count: i.gpu_count })
   return (
     <div className="flex flex-col gap-4">
       {i.gpus?.map((g) => (
@@ -105,7 +105,13 @@ function Resources({ i }: { i: Instance }) {
       <Facts
         items={[
           ['GPU', gpuWords(i)],
-          figures !== '' && ['Of it', figures],
+          Boolean(figures?.memory) && ['GPU memory', figures?.memory],
+          Boolean(figures?.sms) && [
+            'Compute',
+            <span key="sms" title="Streaming multiprocessors">
+              {figures?.sms}
+            </span>,
+          ],
           ['vCPU', i.vcpu],
           ['Memory', formatMiB(i.memory_mib)],
           [
@@ -117,7 +123,7 @@ function Resources({ i }: { i: Instance }) {
                 : `${formatMiB(i.disk_mib)}, gone when it stops`,
           ],
           ['Flavor', i.flavor],
-          ['Pool', i.simulated ? `${i.pool}, simulated` : i.pool],
+          ['Pool', i.simulated && i.pool !== 'simulated' ? `${i.pool}, simulated` : i.pool],
           i.kind === 'vm' && ['When stopped', i.on_stop === 'hold' ? 'Holds its GPU' : 'Releases its GPU'],
           ['Node lost', i.on_node_loss === 'restart' ? 'Starts elsewhere' : 'Waits for the node'],
           ['Node booted', i.on_node_reboot === 'restart' ? 'Starts there again' : 'Fails'],

@@ -22,38 +22,46 @@ export function LayoutStrip({
 }) {
   const words = places.map((p) => `${p.label} at ${p.start}${p.kind === 'fixed' ? '' : ` (${p.kind})`}`)
   return (
-    <div
-      role="img"
-      aria-label={`${label}: ${words.join(', ') || 'none'}`}
-      className="grid h-8 gap-px"
-      style={{ gridTemplateColumns: `repeat(${cells}, minmax(0, 1fr))` }}
-    >
-      {Array.from({ length: cells }, (_, c) => c).map((c) => {
-        const p = places.find((x) => x.start <= c && c < x.end)
-        if (!p)
+    <>
+      <div
+        role="img"
+        aria-label={`${label}: ${words.join(', ') || 'none'}`}
+        className="grid h-8 gap-px"
+        style={{ gridTemplateColumns: `repeat(${cells}, minmax(0, 1fr))` }}
+      >
+        {Array.from({ length: cells }, (_, c) => c).map((c) => {
+          const p = places.find((x) => x.start <= c && c < x.end)
+          if (!p)
+            return (
+              <span
+                key={c}
+                className="rounded-[3px] [box-shadow:inset_0_0_0_1px_var(--line)]"
+                aria-hidden="true"
+              />
+            )
+          if (p.start !== c) return null
           return (
             <span
               key={c}
-              className="rounded-[3px] [box-shadow:inset_0_0_0_1px_var(--line)]"
-              aria-hidden="true"
-            />
-          )
-        if (p.start !== c) return null
-        return (
-          <span
-            key={c}
-            className={cx('@container min-w-0 overflow-hidden rounded-[3px]', looks[p.kind])}
-            style={{
-              gridColumn: `${p.start + 1} / ${p.end + 1}`,
-              ...(p.kind === 'missing' && { backgroundImage: stripes }),
-            }}
-          >
-            <span className="hidden truncate px-1.5 text-[11px] leading-8 font-medium @min-[36px]:block">
-              {p.label}
+              className={cx('@container min-w-0 overflow-hidden rounded-[3px]', looks[p.kind])}
+              style={{
+                gridColumn: `${p.start + 1} / ${p.end + 1}`,
+                ...(p.kind === 'missing' && { backgroundImage: stripes }),
+              }}
+            >
+              <span className="hidden truncate px-1.5 text-[11px] leading-8 font-medium @min-[60px]:block">
+                {p.label}
+              </span>
             </span>
-          </span>
-        )
-      })}
-    </div>
+          )
+        })}
+      </div>
+      {/* its parts are too narrow for their names there */}
+      {words.length > 0 && (
+        <p aria-hidden="true" className="mt-1.5 text-12 text-fg2 sm:hidden">
+          {words.join(', ')}
+        </p>
+      )}
+    </>
   )
 }

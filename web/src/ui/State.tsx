@@ -94,7 +94,7 @@ export function Notice({
     <div
       role={tone === 'red' ? 'alert' : 'note'}
       className={cx(
-        'flex items-start gap-2.5 rounded-box border px-3 py-2 text-13',
+        'flex items-start gap-2.5 rounded-box border px-3 py-2 text-13 text-fg',
         tone === 'red' && 'border-red/40 bg-red-wash',
         tone === 'amber' && 'border-amber/40 bg-amber-wash',
         tone === 'grey' && 'border-line bg-sunken',
