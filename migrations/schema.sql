@@ -326,6 +326,25 @@ CREATE FUNCTION public.is_operator() RETURNS boolean
     LANGUAGE sql STABLE PARALLEL SAFE
     AS $$ SELECT COALESCE(current_setting('tenon.operator', true), '') = 'on' $$;
 
+CREATE FUNCTION public.job_guard() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'public'
+    AS $$
+BEGIN
+    IF NEW.state <> OLD.state AND NOT EXISTS (SELECT FROM job_move WHERE from_state = OLD.state AND to_state = NEW.state) THEN
+        RAISE EXCEPTION 'job % can not go from % to %', OLD.id, OLD.state, NEW.state USING ERRCODE = 'check_violation', CONSTRAINT = 'job_move';
+    END IF;
+    IF NEW.generation < OLD.generation OR NEW.event_seq < OLD.event_seq OR NEW.attempt < OLD.attempt THEN
+        RAISE EXCEPTION 'job %: a counter ran backwards', OLD.id USING ERRCODE = 'check_violation', CONSTRAINT = 'job_counters';
+    END IF;
+    -- A job that is over, or waits, has nothing on a node.
+    IF NEW.state NOT IN ('starting', 'running') AND (NEW.array_tasks = 0 OR NEW.state <> 'queued') AND EXISTS (
+        SELECT FROM instance WHERE job_id = NEW.id AND node_id IS NOT NULL) THEN
+        RAISE EXCEPTION 'job % is % with members on a node', OLD.id, NEW.state USING ERRCODE = 'check_violation', CONSTRAINT = 'job_members_placed';
+    END IF;
+    RETURN NEW;
+END $$;
+
 CREATE FUNCTION public.node_told() RETURNS bigint
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'public'
@@ -504,7 +523,7 @@ CREATE TABLE public.event (
     message text DEFAULT ''::text NOT NULL,
     at timestamp with time zone NOT NULL,
     data jsonb DEFAULT '{}'::jsonb NOT NULL,
-    CONSTRAINT event_resource_check CHECK ((resource = ANY (ARRAY['instance'::text, 'image'::text, 'project'::text])))
+    CONSTRAINT event_resource_check CHECK ((resource = ANY (ARRAY['instance'::text, 'image'::text, 'project'::text, 'job'::text])))
 );
 
 ALTER TABLE public.event ALTER COLUMN cursor ADD GENERATED ALWAYS AS IDENTITY (
@@ -745,13 +764,20 @@ CREATE TABLE public.instance (
     loss_generation bigint DEFAULT 0 NOT NULL,
     on_node_reboot text DEFAULT 'fail'::text NOT NULL,
     reboots smallint DEFAULT 0 NOT NULL,
+    job_id uuid,
+    job_rank integer,
+    job_tries smallint DEFAULT 0 NOT NULL,
+    job_free smallint DEFAULT 0 NOT NULL,
     CONSTRAINT instance_check CHECK (((image_org_id = org_id) OR (image_org_id = '00000000-0000-7000-8000-000000000000'::uuid))),
     CONSTRAINT instance_check2 CHECK (((deleted_at IS NOT NULL) = (state = 'deleted'::text))),
     CONSTRAINT instance_check3 CHECK ((metered_seq <= event_seq)),
     CONSTRAINT instance_desired_state_check CHECK ((desired_state = ANY (ARRAY['running'::text, 'stopped'::text, 'deleted'::text]))),
     CONSTRAINT instance_hold CHECK (((NOT held) OR ((state = 'stopped'::text) AND (kind = 'vm'::text)))),
+    CONSTRAINT instance_job_rank_check CHECK ((job_rank >= 0)),
     CONSTRAINT instance_kind_check CHECK ((kind = ANY (ARRAY['container'::text, 'vm'::text, 'notebook'::text]))),
     CONSTRAINT instance_last_lines_check CHECK ((octet_length(last_lines) <= 65536)),
+    CONSTRAINT instance_member CHECK (((job_id IS NULL) = (job_rank IS NULL))),
+    CONSTRAINT instance_member_kind CHECK (((job_id IS NULL) OR (kind = 'container'::text))),
     CONSTRAINT instance_name_check CHECK ((name ~ '^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$'::text)),
     CONSTRAINT instance_node CHECK (((node_id IS NOT NULL) = ((state = ANY (ARRAY['starting'::text, 'running'::text, 'stopping'::text, 'deleting'::text])) OR held))),
     CONSTRAINT instance_on_node_loss_check CHECK ((on_node_loss = ANY (ARRAY['wait'::text, 'restart'::text]))),
@@ -764,6 +790,94 @@ CREATE TABLE public.instance (
 );
 
 CREATE TABLE public.instance_move (
+    from_state text NOT NULL,
+    to_state text NOT NULL
+);
+
+CREATE TABLE public.job (
+    id uuid NOT NULL,
+    org_id uuid NOT NULL,
+    project_id uuid NOT NULL,
+    name text NOT NULL,
+    image_org_id uuid NOT NULL,
+    image_id uuid NOT NULL,
+    flavor_id uuid NOT NULL,
+    pool_id uuid NOT NULL,
+    command text[],
+    env jsonb DEFAULT '{}'::jsonb NOT NULL,
+    labels jsonb DEFAULT '{}'::jsonb NOT NULL,
+    members_min integer NOT NULL,
+    members_max integer NOT NULL,
+    array_tasks integer DEFAULT 0 NOT NULL,
+    array_parallel integer DEFAULT 0 NOT NULL,
+    across_nodes boolean DEFAULT false NOT NULL,
+    priority text DEFAULT 'normal'::text NOT NULL,
+    tier text DEFAULT 'batch'::text NOT NULL,
+    spot boolean DEFAULT false NOT NULL,
+    expected_seconds integer,
+    max_seconds integer,
+    retries integer DEFAULT 0 NOT NULL,
+    desired_state text DEFAULT 'running'::text NOT NULL,
+    generation bigint DEFAULT 1 NOT NULL,
+    state text DEFAULT 'queued'::text NOT NULL,
+    state_at timestamp with time zone DEFAULT now() NOT NULL,
+    reason text DEFAULT ''::text NOT NULL,
+    message text DEFAULT ''::text NOT NULL,
+    attempt integer DEFAULT 1 NOT NULL,
+    size integer DEFAULT 0 NOT NULL,
+    ending text DEFAULT ''::text NOT NULL,
+    ending_message text DEFAULT ''::text NOT NULL,
+    retries_used integer DEFAULT 0 NOT NULL,
+    free_restarts integer DEFAULT 0 NOT NULL,
+    placed_at timestamp with time zone,
+    started_at timestamp with time zone,
+    finished_at timestamp with time zone,
+    deleted_at timestamp with time zone,
+    look_at timestamp with time zone DEFAULT now(),
+    looked bigint DEFAULT '-1'::integer NOT NULL,
+    created_by uuid NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    event_seq bigint DEFAULT 0 NOT NULL,
+    CONSTRAINT job_array CHECK ((((array_tasks = 0) AND (array_parallel = 0)) OR ((array_tasks > 0) AND (array_parallel > 0) AND (members_min = 1) AND (members_max = 1)))),
+    CONSTRAINT job_array_tasks_check CHECK (((array_tasks >= 0) AND (array_tasks <= 1000))),
+    CONSTRAINT job_attempt_check CHECK ((attempt >= 1)),
+    CONSTRAINT job_check CHECK (((image_org_id = org_id) OR (image_org_id = '00000000-0000-7000-8000-000000000000'::uuid))),
+    CONSTRAINT job_check1 CHECK (((members_max >= members_min) AND (members_max <= 1000))),
+    CONSTRAINT job_check2 CHECK (((array_parallel >= 0) AND (array_parallel <= array_tasks))),
+    CONSTRAINT job_check3 CHECK (((size >= 0) AND (size <= members_max))),
+    CONSTRAINT job_desired_state_check CHECK ((desired_state = ANY (ARRAY['running'::text, 'cancelled'::text, 'deleted'::text]))),
+    CONSTRAINT job_expected_seconds_check CHECK ((expected_seconds > 0)),
+    CONSTRAINT job_finished CHECK (((deleted_at IS NULL) OR (state = 'deleted'::text))),
+    CONSTRAINT job_max_seconds_check CHECK ((max_seconds > 0)),
+    CONSTRAINT job_members_min_check CHECK ((members_min >= 1)),
+    CONSTRAINT job_name_check CHECK ((name ~ '^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$'::text)),
+    CONSTRAINT job_priority_check CHECK ((priority = ANY (ARRAY['low'::text, 'normal'::text, 'high'::text]))),
+    CONSTRAINT job_queued CHECK (((state <> 'queued'::text) OR (size = 0))),
+    CONSTRAINT job_retries CHECK (((array_tasks > 0) OR (retries_used <= retries))),
+    CONSTRAINT job_retries_check CHECK (((retries >= 0) AND (retries <= 100))),
+    CONSTRAINT job_seconds CHECK ((max_seconds >= expected_seconds)),
+    CONSTRAINT job_size CHECK (((size = 0) OR (size >= members_min))),
+    CONSTRAINT job_state_check CHECK ((state = ANY (ARRAY['queued'::text, 'starting'::text, 'running'::text, 'succeeded'::text, 'failed'::text, 'cancelled'::text, 'deleted'::text]))),
+    CONSTRAINT job_tier_check CHECK ((tier = ANY (ARRAY['interactive'::text, 'batch'::text])))
+);
+
+CREATE TABLE public.job_attempt (
+    job_id uuid NOT NULL,
+    org_id uuid NOT NULL,
+    project_id uuid NOT NULL,
+    number integer NOT NULL,
+    rank integer,
+    placed_at timestamp with time zone,
+    started_at timestamp with time zone,
+    ended_at timestamp with time zone NOT NULL,
+    outcome text NOT NULL,
+    message text DEFAULT ''::text NOT NULL,
+    members jsonb DEFAULT '[]'::jsonb NOT NULL,
+    CONSTRAINT job_attempt_number_check CHECK ((number >= 1)),
+    CONSTRAINT job_attempt_outcome_check CHECK ((outcome = ANY (ARRAY['succeeded'::text, 'failed'::text, 'platform'::text, 'cancelled'::text, 'max_runtime'::text])))
+);
+
+CREATE TABLE public.job_move (
     from_state text NOT NULL,
     to_state text NOT NULL
 );
@@ -1108,6 +1222,21 @@ ALTER TABLE ONLY public.instance
 ALTER TABLE ONLY public.instance
     ADD CONSTRAINT instance_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY public.job_attempt
+    ADD CONSTRAINT job_attempt_pkey PRIMARY KEY (job_id, number);
+
+ALTER TABLE ONLY public.job_move
+    ADD CONSTRAINT job_move_pkey PRIMARY KEY (from_state, to_state);
+
+ALTER TABLE ONLY public.job
+    ADD CONSTRAINT job_org_id_id_key UNIQUE (org_id, id);
+
+ALTER TABLE ONLY public.job
+    ADD CONSTRAINT job_org_id_project_id_id_key UNIQUE (org_id, project_id, id);
+
+ALTER TABLE ONLY public.job
+    ADD CONSTRAINT job_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY public.leader
     ADD CONSTRAINT leader_pkey PRIMARY KEY (name);
 
@@ -1261,6 +1390,8 @@ CREATE INDEX instance_deadline ON public.instance USING btree (deadline_at) WHER
 
 CREATE INDEX instance_image ON public.instance USING btree (image_id) WHERE (state <> 'deleted'::text);
 
+CREATE UNIQUE INDEX instance_job_rank ON public.instance USING btree (job_id, job_rank) WHERE (job_id IS NOT NULL);
+
 CREATE UNIQUE INDEX instance_name ON public.instance USING btree (project_id, name) WHERE (state <> 'deleted'::text);
 
 CREATE INDEX instance_node ON public.instance USING btree (node_id) WHERE (node_id IS NOT NULL);
@@ -1274,6 +1405,14 @@ CREATE INDEX instance_queue ON public.instance USING btree (queued_at, id) WHERE
 CREATE INDEX instance_unmetered ON public.instance USING btree (id) WHERE (metered_seq < event_seq);
 
 CREATE INDEX instance_unsettled ON public.instance USING btree (id) WHERE (((desired_state = 'stopped'::text) AND (state = ANY (ARRAY['queued'::text, 'starting'::text, 'running'::text]))) OR ((desired_state = 'deleted'::text) AND (state = ANY (ARRAY['queued'::text, 'starting'::text, 'running'::text, 'stopping'::text, 'stopped'::text, 'failed'::text]))));
+
+CREATE INDEX job_image ON public.job USING btree (image_id) WHERE (state <> 'deleted'::text);
+
+CREATE UNIQUE INDEX job_name ON public.job USING btree (project_id, name) WHERE (state <> 'deleted'::text);
+
+CREATE INDEX job_project ON public.job USING btree (project_id, id);
+
+CREATE INDEX job_unsettled ON public.job USING btree (id) WHERE ((state = ANY (ARRAY['queued'::text, 'starting'::text, 'running'::text])) OR ((desired_state = 'deleted'::text) AND (state <> 'deleted'::text)));
 
 CREATE INDEX membership_user ON public.membership USING btree (user_id);
 
@@ -1316,6 +1455,8 @@ CREATE TRIGGER gpu_stay_over AFTER DELETE ON public.gpu_claim REFERENCING OLD TA
 CREATE TRIGGER gpu_wish_guard BEFORE INSERT OR UPDATE ON public.gpu FOR EACH ROW EXECUTE FUNCTION public.gpu_wish_guard();
 
 CREATE TRIGGER instance_guard BEFORE UPDATE ON public.instance FOR EACH ROW EXECUTE FUNCTION public.instance_guard();
+
+CREATE TRIGGER job_guard BEFORE UPDATE ON public.job FOR EACH ROW EXECUTE FUNCTION public.job_guard();
 
 CREATE TRIGGER price_guard BEFORE DELETE OR UPDATE ON public.price FOR EACH ROW EXECUTE FUNCTION public.price_guard();
 
@@ -1385,6 +1526,9 @@ ALTER TABLE ONLY public.instance
     ADD CONSTRAINT instance_image_org_id_image_id_fkey FOREIGN KEY (image_org_id, image_id) REFERENCES public.image(org_id, id);
 
 ALTER TABLE ONLY public.instance
+    ADD CONSTRAINT instance_job FOREIGN KEY (org_id, project_id, job_id) REFERENCES public.job(org_id, project_id, id);
+
+ALTER TABLE ONLY public.instance
     ADD CONSTRAINT instance_node_id_fkey FOREIGN KEY (node_id) REFERENCES public.node(id);
 
 ALTER TABLE ONLY public.instance
@@ -1392,6 +1536,24 @@ ALTER TABLE ONLY public.instance
 
 ALTER TABLE ONLY public.instance
     ADD CONSTRAINT instance_pool_id_fkey FOREIGN KEY (pool_id) REFERENCES public.pool(id);
+
+ALTER TABLE ONLY public.job_attempt
+    ADD CONSTRAINT job_attempt_org_id_project_id_job_id_fkey FOREIGN KEY (org_id, project_id, job_id) REFERENCES public.job(org_id, project_id, id);
+
+ALTER TABLE ONLY public.job
+    ADD CONSTRAINT job_created_by_fkey FOREIGN KEY (created_by) REFERENCES public.app_user(id);
+
+ALTER TABLE ONLY public.job
+    ADD CONSTRAINT job_flavor_id_fkey FOREIGN KEY (flavor_id) REFERENCES public.flavor(id);
+
+ALTER TABLE ONLY public.job
+    ADD CONSTRAINT job_image_org_id_image_id_fkey FOREIGN KEY (image_org_id, image_id) REFERENCES public.image(org_id, id);
+
+ALTER TABLE ONLY public.job
+    ADD CONSTRAINT job_org_id_project_id_fkey FOREIGN KEY (org_id, project_id) REFERENCES public.project(org_id, id);
+
+ALTER TABLE ONLY public.job
+    ADD CONSTRAINT job_pool_id_fkey FOREIGN KEY (pool_id) REFERENCES public.pool(id);
 
 ALTER TABLE ONLY public.membership
     ADD CONSTRAINT membership_org_id_fkey FOREIGN KEY (org_id) REFERENCES public.organisation(id);
@@ -1498,6 +1660,10 @@ ALTER TABLE public.image ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.instance ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE public.job ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.job_attempt ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE public.membership ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.node ENABLE ROW LEVEL SECURITY;
@@ -1527,6 +1693,8 @@ CREATE POLICY operator ON public.gpu_partition FOR SELECT TO tenon_api USING (( 
 CREATE POLICY operator ON public.gpu_stay FOR SELECT TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
 
 CREATE POLICY operator ON public.instance FOR SELECT TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
+
+CREATE POLICY operator ON public.job FOR SELECT TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
 
 CREATE POLICY operator ON public.membership FOR SELECT TO tenon_api USING (( SELECT public.is_operator() AS is_operator));
 
@@ -1592,6 +1760,10 @@ CREATE POLICY own ON public.image FOR SELECT TO tenon_node USING ((id IN ( SELEC
 
 CREATE POLICY own ON public.instance FOR SELECT TO tenon_node USING ((node_id = ( SELECT public.current_node() AS current_node)));
 
+CREATE POLICY own ON public.job FOR SELECT TO tenon_node USING ((id IN ( SELECT instance.job_id
+   FROM public.instance
+  WHERE (instance.node_id = ( SELECT public.current_node() AS current_node)))));
+
 CREATE POLICY own ON public.node TO tenon_node USING ((id = ( SELECT public.current_node() AS current_node))) WITH CHECK ((id = ( SELECT public.current_node() AS current_node)));
 
 CREATE POLICY own ON public.node_certificate TO tenon_node USING ((node_id = ( SELECT public.current_node() AS current_node))) WITH CHECK ((node_id = ( SELECT public.current_node() AS current_node)));
@@ -1649,6 +1821,10 @@ CREATE POLICY system ON public.image TO tenon_system USING (true) WITH CHECK (tr
 
 CREATE POLICY system ON public.instance TO tenon_system USING (true) WITH CHECK (true);
 
+CREATE POLICY system ON public.job TO tenon_system USING (true) WITH CHECK (true);
+
+CREATE POLICY system ON public.job_attempt TO tenon_system USING (true) WITH CHECK (true);
+
 CREATE POLICY system ON public.membership TO tenon_system USING (true) WITH CHECK (true);
 
 CREATE POLICY system ON public.node TO tenon_system USING (true) WITH CHECK (true);
@@ -1700,6 +1876,10 @@ CREATE POLICY tenant ON public.idempotency TO tenon_api USING ((org_id = ( SELEC
 CREATE POLICY tenant ON public.image TO tenon_api USING ((org_id = ( SELECT public.current_org() AS current_org))) WITH CHECK ((org_id = ( SELECT public.current_org() AS current_org)));
 
 CREATE POLICY tenant ON public.instance TO tenon_api USING ((org_id = ( SELECT public.current_org() AS current_org))) WITH CHECK ((org_id = ( SELECT public.current_org() AS current_org)));
+
+CREATE POLICY tenant ON public.job TO tenon_api USING ((org_id = ( SELECT public.current_org() AS current_org))) WITH CHECK ((org_id = ( SELECT public.current_org() AS current_org)));
+
+CREATE POLICY tenant ON public.job_attempt TO tenon_api USING ((org_id = ( SELECT public.current_org() AS current_org))) WITH CHECK ((org_id = ( SELECT public.current_org() AS current_org)));
 
 CREATE POLICY tenant ON public.membership TO tenon_api USING ((org_id = ( SELECT public.current_org() AS current_org))) WITH CHECK ((org_id = ( SELECT public.current_org() AS current_org)));
 
@@ -2109,6 +2289,23 @@ GRANT UPDATE(on_node_reboot) ON TABLE public.instance TO tenon_api;
 GRANT UPDATE(reboots) ON TABLE public.instance TO tenon_api;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.instance_move TO tenon_system;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.job TO tenon_system;
+GRANT SELECT,INSERT ON TABLE public.job TO tenon_api;
+GRANT SELECT ON TABLE public.job TO tenon_node;
+
+GRANT UPDATE(desired_state) ON TABLE public.job TO tenon_api;
+
+GRANT UPDATE(generation) ON TABLE public.job TO tenon_api;
+
+GRANT UPDATE(look_at) ON TABLE public.job TO tenon_api;
+
+GRANT UPDATE(event_seq) ON TABLE public.job TO tenon_api;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.job_attempt TO tenon_system;
+GRANT SELECT ON TABLE public.job_attempt TO tenon_api;
+
+GRANT SELECT ON TABLE public.job_move TO tenon_system;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.leader TO tenon_system;
 

@@ -38,6 +38,7 @@ type (
 	priceRes      struct{}
 	volumeRes     struct{}
 	credentialRes struct{}
+	jobRes        struct{}
 )
 
 func (orgRes) IDPrefix() string        { return "org" }
@@ -59,6 +60,7 @@ func (alarmRes) IDPrefix() string      { return "alm" }
 func (priceRes) IDPrefix() string      { return "prc" }
 func (volumeRes) IDPrefix() string     { return "vol" }
 func (credentialRes) IDPrefix() string { return "crd" }
+func (jobRes) IDPrefix() string        { return "job" }
 
 type (
 	OrgID        = ID[orgRes]
@@ -80,6 +82,7 @@ type (
 	PriceID      = ID[priceRes]
 	VolumeID     = ID[volumeRes]
 	CredentialID = ID[credentialRes]
+	JobID        = ID[jobRes]
 )
 
 const crockford = "0123456789abcdefghjkmnpqrstvwxyz"

@@ -127,6 +127,10 @@ type Instance struct {
 	IdleSince  *time.Time // notebooks: since when nothing was going on; nil: busy, or not known
 	IdleStopAt *time.Time // when the project's policy stops it, if it stays idle
 	Volumes    []Volume   `db:"-"`
+
+	JobID   JobID // it is a member of; zero: of none
+	JobName string
+	JobRank int
 }
 
 // Shape is what an instance holds while it runs, and what it is charged for.
@@ -170,7 +174,7 @@ type Event struct {
 	Cursor     int64   // position in the project's stream
 	OrgID      OrgID
 	ProjectID  ProjectID
-	Resource   string // "instance"
+	Resource   string // "instance" or "job"
 	ResourceID string // printed id
 	Seq        int64
 	Verb       string // created, placed, running, stopped, failed…

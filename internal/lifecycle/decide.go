@@ -211,6 +211,10 @@ func outcome(in postgres.Standing, o postgres.Observation) (to cloud.InstanceSta
 	switch {
 	case in.State == cloud.StateDeleting:
 		return cloud.StateDeleted, "", "deleted"
+	case in.State == cloud.StateStopping && in.Reason == reasonMaxRun:
+		return cloud.StateFailed, reasonMaxRun, in.Message
+	case in.State == cloud.StateStopping && in.Reason == reasonJobOver:
+		return cloud.StateStopped, reasonJobOver, in.Message
 	case in.State == cloud.StateStopping && in.Reason == reasonIdle:
 		return cloud.StateStopped, reasonIdle, in.Message
 	case in.State == cloud.StateStopping && in.Reason == reasonStartTimeout:

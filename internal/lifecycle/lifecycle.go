@@ -5,6 +5,7 @@
 //	observe   what nodes said        → starting ─► running ─► stopped, failed, deleted; a placement that is over
 //	                                   gives back its slots, its node and its quota in one transaction
 //	intend    what tenants want      → queued ─► stopped, deleted; placed ─► stopping, deleting
+//	jobs      members, intents, times  → an attempt that is over is stopped whole, and queued again or concluded
 //	overdue   states past a deadline → a start that is stuck is stopped; the rest is an alarm
 //	volumes   what nodes said, sizes   → pending ─► present ─► deleting ─► deleted, and what each is charged for
 //	live      nodes' signs of life   → ready ⇄ late ─► lost; silent for long, or confirmed off: fenced, and what may
@@ -114,7 +115,7 @@ func (l *Lifecycle) Run(ctx context.Context) error {
 
 // Step moves every instance that has news, an intent or a deadline behind it.
 func (l *Lifecycle) Step(ctx context.Context) error {
-	for _, part := range []func(context.Context) error{l.observe, l.intend, l.overdue, l.volumes, l.incidents} {
+	for _, part := range []func(context.Context) error{l.observe, l.intend, l.overdue, l.jobs, l.volumes, l.incidents} {
 		if err := part(ctx); err != nil {
 			return ended(err)
 		}

@@ -45,6 +45,16 @@ func (w *World) Check(t testing.TB) {
 			SELECT count(*) FROM volume v LEFT JOIN volume_segment s ON s.volume_id = v.id AND s.ended_at IS NULL WHERE v.charged_mib IS DISTINCT FROM s.size_mib`,
 		"volumes of deleted instances that nobody asked to remove": `
 			SELECT count(*) FROM volume v JOIN instance i ON i.id = v.instance_id WHERE i.state = 'deleted' AND v.state NOT IN ('deleting', 'deleted')`,
+		"gangs of which only a part is placed": `
+			SELECT count(*) FROM job j WHERE j.array_tasks = 0 AND j.state = 'starting' AND j.ending = ''
+			AND (SELECT count(*) FROM instance i WHERE i.job_id = j.id AND i.job_rank < j.size AND i.epoch >= 1) < j.size`,
+		"members on a node of gangs that wait": `
+			SELECT count(*) FROM job j JOIN instance i ON i.job_id = j.id WHERE j.array_tasks = 0 AND j.state = 'queued' AND i.node_id IS NOT NULL`,
+		"members on several nodes of gangs that need one": `
+			SELECT count(*) FROM (SELECT i.job_id FROM instance i JOIN job j ON j.id = i.job_id
+			WHERE j.array_tasks = 0 AND NOT j.across_nodes AND i.node_id IS NOT NULL GROUP BY i.job_id HAVING count(DISTINCT i.node_id) > 1) split`,
+		"jobs' event numbers with holes": `
+			SELECT count(*) FROM job j WHERE j.event_seq <> (SELECT count(*) FROM event e WHERE e.resource_id = j.id)`,
 		"segments that overlap": `
 			SELECT count(*) FROM segment a JOIN segment b ON a.instance_id = b.instance_id AND a.id < b.id
 			AND tstzrange(a.started_at, a.ended_at) && tstzrange(b.started_at, b.ended_at)`,

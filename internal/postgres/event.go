@@ -49,8 +49,11 @@ func eventScan(row pgx.CollectableRow) (e PlacedEvent, err error) {
 	err = row.Scan(&xid, &e.Cursor, &e.ID, &e.OrgID, &e.ProjectID, &e.Resource, &resource, &e.Seq, &e.Verb, &e.Message, &e.At, &e.Data)
 	e.Place = Place{uint64(xid), e.Cursor}
 	e.ResourceID = resource.String()
-	if e.Resource == "instance" {
+	switch e.Resource {
+	case "instance":
 		e.ResourceID = cloud.InstanceID(resource).String()
+	case "job":
+		e.ResourceID = cloud.JobID(resource).String()
 	}
 	return e, err
 }

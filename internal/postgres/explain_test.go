@@ -111,6 +111,24 @@ func TestListsReadNoWholeTable(t *testing.T) {
 			i, err := postgres.InstanceGet(ctx, q, project, postgres.RefTo(instance))
 			return int(i.Epoch), err
 		}},
+		{"jobs", false, func(q postgres.Querier) (int, error) {
+			return length(postgres.JobList(ctx, q, project, "", false, nil, page))
+		}},
+		{"a job by name", false, func(q postgres.Querier) (int, error) {
+			list, err := postgres.JobList(ctx, q, project, "", false, nil, 1)
+			if err != nil || len(list) == 0 {
+				return 0, err
+			}
+			j, err := postgres.JobGet(ctx, q, project, postgres.Ref{Name: &list[0].Name})
+			return j.Attempt, err
+		}},
+		{"the members of a job", false, func(q postgres.Querier) (int, error) {
+			list, err := postgres.JobList(ctx, q, project, "", false, nil, 1)
+			if err != nil || len(list) == 0 {
+				return 0, err
+			}
+			return length(postgres.JobInstances(ctx, q, list[0].ID))
+		}},
 		{"events of an instance", false, func(q postgres.Querier) (int, error) {
 			return length(postgres.EventListOf(ctx, q, instance.UUID(), nil, page))
 		}},

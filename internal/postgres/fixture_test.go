@@ -49,6 +49,12 @@ INSERT INTO volume_segment (id, org_id, project_id, volume_id, instance_id, size
 	SELECT md5($1 || 'volseg' || n)::uuid, md5($1 || 'org')::uuid, md5($1 || 'project' || (n % 10 + 1))::uuid, md5($1 || 'volume' || n)::uuid, md5($1 || 'instance' || n)::uuid, 64, now() FROM generate_series(1, $2) n;
 INSERT INTO registry_credential (id, org_id, project_id, host, username, secret, created_by)
 	SELECT md5($1 || 'credential' || n)::uuid, md5($1 || 'org')::uuid, md5($1 || 'project' || n)::uuid, 'r.test', 'x', '', md5($1 || 'user1')::uuid FROM generate_series(1, $2) n;
+INSERT INTO job (id, org_id, project_id, name, image_org_id, image_id, flavor_id, pool_id, members_min, members_max, created_by)
+	SELECT md5($1 || 'job' || n)::uuid, md5($1 || 'org')::uuid, md5($1 || 'project' || (n % 10 + 1))::uuid, 'j' || n, md5($1 || 'org')::uuid, md5($1 || 'image' || n)::uuid, md5('flavor')::uuid, md5('pool')::uuid,
+		1, 1, md5($1 || 'user1')::uuid FROM generate_series(1, $2) n;
+INSERT INTO job_attempt (job_id, org_id, project_id, number, ended_at, outcome)
+	SELECT md5($1 || 'job' || n)::uuid, md5($1 || 'org')::uuid, md5($1 || 'project' || (n % 10 + 1))::uuid, 1, now(), 'failed' FROM generate_series(1, $2) n;
+UPDATE instance SET job_id = md5($1 || 'job' || substr(name, 2))::uuid, job_rank = 0 WHERE org_id = md5($1 || 'org')::uuid;
 INSERT INTO alarm (id, key, severity, subject, message) SELECT md5($1 || 'alarm' || n)::uuid, $1 || n, 'warning', 'x', 'x' FROM generate_series(1, $2) n;
 `
 

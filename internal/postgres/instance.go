@@ -26,6 +26,7 @@ const instanceSelect = `
 		i.node_id, COALESCE(n.name, ''), i.epoch, i.address, i.created_by, i.created_at,
 		i.started_at, i.state_at, i.deleted_at, i.deadline_at, i.event_seq,
 		i.on_stop, i.held, i.on_node_loss, i.on_node_reboot, i.ssh_keys, i.idle_since,
+		i.job_id, COALESCE((SELECT j.name FROM job j WHERE j.id = i.job_id), ''), COALESCE(i.job_rank, 0),
 		GREATEST(i.idle_since + make_interval(secs => p.idle_stop_seconds),
 			CASE WHEN p.idle_stop_seconds IS NOT NULL THEN i.idle_warned_at + make_interval(secs => LEAST(p.idle_warn_seconds, p.idle_stop_seconds)) END)
 	FROM instance i
@@ -44,7 +45,8 @@ func instanceScan(row pgx.CollectableRow) (i Instance, err error) {
 		&i.Reason, &i.Message, &i.Reasons, &i.Progress, &i.ExitCode, &i.LastLines,
 		&i.NodeID, &i.NodeName, &i.Epoch, &i.Address, &i.CreatedBy, &i.CreatedAt,
 		&i.StartedAt, &i.StateAt, &i.DeletedAt, &i.DeadlineAt, &i.EventSeq,
-		&i.OnStop, &i.Held, &i.OnNodeLoss, &i.OnReboot, &i.SSHKeys, &i.IdleSince, &i.IdleStopAt)
+		&i.OnStop, &i.Held, &i.OnNodeLoss, &i.OnReboot, &i.SSHKeys, &i.IdleSince,
+		&i.JobID, &i.JobName, &i.JobRank, &i.IdleStopAt)
 	return i, err
 }
 
@@ -129,8 +131,8 @@ const instanceAddSQL = `
 	INSERT INTO instance (id, org_id, project_id, name, kind, image_org_id, image_id, image_digest, flavor_id, pool_id,
 		gpu_count, gpu_model, gpu_mode, gpu_profile, vcpu, memory_mib, disk_mib,
 		command, env, labels, created_by, created_at, queued_at, state_at, event_seq,
-		on_stop, on_node_loss, ssh_keys, user_data, on_node_reboot)
-	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $22, $22, $23, $24, $25, $26, $27, $28)`
+		on_stop, on_node_loss, ssh_keys, user_data, on_node_reboot, job_id, job_rank, state, reason, message, holds_quota)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $22, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $31 = 'queued')`
 
 func (a Admission) args() []any {
 	i, s := a.Instance, a.Instance.Shape
@@ -141,7 +143,16 @@ func (a Admission) args() []any {
 	return []any{i.ID, i.OrgID, i.ProjectID, i.Name, i.Kind, imageOrg, i.ImageID, i.ImageDigest, i.FlavorID, a.PoolID,
 		s.GPUCount, s.GPUModel, s.GPUMode, s.GPUProfile, s.VCPU, s.MemoryMiB, s.DiskMiB,
 		i.Command, words(i.Env), words(i.Labels), i.CreatedBy, i.CreatedAt, i.EventSeq,
-		i.OnStop, i.OnNodeLoss, append([]string{}, i.SSHKeys...), a.UserData, i.OnReboot}
+		i.OnStop, i.OnNodeLoss, append([]string{}, i.SSHKeys...), a.UserData, i.OnReboot,
+		i.JobID, rankInJob(i), i.State, i.Reason, i.Message}
+}
+
+// rankInJob is nil for an instance that is no job's member.
+func rankInJob(i cloud.Instance) *int {
+	if i.JobID.IsZero() {
+		return nil
+	}
+	return &i.JobRank
 }
 
 func words(m map[string]string) map[string]string {

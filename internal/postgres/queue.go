@@ -26,6 +26,8 @@ type Waiting struct {
 	Home       cloud.NodeID // where its data lies; zero: it has none yet
 	HomeName   string
 	HomeState  cloud.NodeState
+	Priority   int         // higher first
+	Job        *WaitingJob // the gang that it is placed with; nil: it is placed alone
 }
 
 // QueueSnapshot is what the scheduler decides on.
@@ -48,16 +50,22 @@ func QueueRead(ctx context.Context, q Querier, limit int) (QueueSnapshot, error)
 	var out QueueSnapshot
 	rows, _ := q.Query(ctx, `
 		SELECT i.id, i.org_id, i.project_id, i.kind, i.gpu_count, i.gpu_model, i.gpu_mode, i.gpu_profile, i.vcpu, i.memory_mib, i.disk_mib,
-			p.name, i.generation, i.queued_at, i.reason, i.message, h.id, COALESCE(h.name, ''), COALESCE(h.state, '')
-		FROM instance i JOIN pool p ON p.id = i.pool_id
+			p.name, i.generation, i.queued_at, i.reason, i.message, h.id, COALESCE(h.name, ''), COALESCE(h.state, ''),
+			`+waitingJobColumns+`
+		FROM instance i JOIN pool p ON p.id = i.pool_id LEFT JOIN job j ON j.id = i.job_id
 		LEFT JOIN LATERAL (`+homeSQL+`) h ON true
-		WHERE i.state = 'queued' AND i.desired_state = 'running'
+		WHERE i.state = 'queued' AND i.desired_state = 'running' AND `+waitingJobSQL+`
 		ORDER BY i.queued_at, i.id LIMIT $1`, limit)
 	var err error
 	out.Waiting, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (w Waiting, err error) {
+		var job WaitingJob
+		var tasks int
+		var priority string
 		err = row.Scan(&w.ID, &w.OrgID, &w.ProjectID, &w.Kind, &w.Shape.GPUCount, &w.Shape.GPUModel, &w.Shape.GPUMode, &w.Shape.GPUProfile,
 			&w.Shape.VCPU, &w.Shape.MemoryMiB, &w.Shape.DiskMiB, &w.Pool, &w.Generation, &w.QueuedAt, &w.Reason, &w.Message,
-			&w.Home, &w.HomeName, &w.HomeState)
+			&w.Home, &w.HomeName, &w.HomeState,
+			&job.ID, &job.Rank, &job.Min, &job.Max, &job.AcrossNodes, &tasks, &priority)
+		w.gang(job, tasks, priority)
 		return w, err
 	})
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 // Rows are locked in one order everywhere, so that no two transactions wait for
 // each other:
 //
-//	leader → quota rows (project, resource) → instances by id → nodes by id
+//	leader → quota rows (project, resource) → jobs by id → instances by id → nodes by id
 //	       → GPUs by id → claims (GPU, slots) → observations by instance
 //
 // A node's report locks the node, then its observations; its cards in a
@@ -63,6 +63,11 @@ type Standing struct {
 	OnReboot   cloud.RebootPolicy
 	Reboots    int // runs in a row that a boot of their node ended soon
 	FlavorID   cloud.FlavorID
+
+	JobID    cloud.JobID // zero: no job's
+	JobRank  int
+	JobTries int // of a task of an array
+	JobFree  int
 }
 
 // HasPlace reports that it is on a node, running or held there.
@@ -73,14 +78,16 @@ const standingColumns = `
 	gpu_count, gpu_model, gpu_mode, gpu_profile, vcpu, memory_mib, disk_mib,
 	desired_state, generation, state, observed_generation, state_at, deadline_at,
 	reason, message, reasons, progress, exit_code, node_id, epoch, address,
-	holds_quota, started_at, deleted_at, event_seq, on_stop, held, on_node_loss, on_node_reboot, reboots, flavor_id`
+	holds_quota, started_at, deleted_at, event_seq, on_stop, held, on_node_loss, on_node_reboot, reboots, flavor_id,
+	job_id, COALESCE(job_rank, 0) AS job_rank, job_tries, job_free`
 
 func standingScan(row pgx.CollectableRow) (s Standing, err error) {
 	err = row.Scan(&s.ID, &s.OrgID, &s.ProjectID, &s.Name, &s.Kind,
 		&s.Shape.GPUCount, &s.Shape.GPUModel, &s.Shape.GPUMode, &s.Shape.GPUProfile, &s.Shape.VCPU, &s.Shape.MemoryMiB, &s.Shape.DiskMiB,
 		&s.Desired, &s.Generation, &s.State, &s.ObservedGeneration, &s.StateAt, &s.DeadlineAt,
 		&s.Reason, &s.Message, &s.Reasons, &s.Progress, &s.ExitCode, &s.NodeID, &s.Epoch, &s.Address,
-		&s.HoldsQuota, &s.StartedAt, &s.DeletedAt, &s.EventSeq, &s.OnStop, &s.Held, &s.OnNodeLoss, &s.OnReboot, &s.Reboots, &s.FlavorID)
+		&s.HoldsQuota, &s.StartedAt, &s.DeletedAt, &s.EventSeq, &s.OnStop, &s.Held, &s.OnNodeLoss, &s.OnReboot, &s.Reboots, &s.FlavorID,
+		&s.JobID, &s.JobRank, &s.JobTries, &s.JobFree)
 	return s, err
 }
 
@@ -221,8 +228,15 @@ func EventsAppend(ctx context.Context, q Querier, events []cloud.Event) error {
 }
 
 func resourceUUID(e cloud.Event) (uuid.UUID, error) {
+	if e.Resource == "job" {
+		var id cloud.JobID
+		if err := id.UnmarshalText([]byte(e.ResourceID)); err != nil {
+			return uuid.UUID{}, fmt.Errorf("append event: %w", err)
+		}
+		return id.UUID(), nil
+	}
 	if e.Resource != "instance" {
-		return uuid.UUID{}, fmt.Errorf("append event of %s: only instances' are appended in batches", e.Resource)
+		return uuid.UUID{}, fmt.Errorf("append event of %s: only instances' and jobs' are appended in batches", e.Resource)
 	}
 	var id cloud.InstanceID
 	if err := id.UnmarshalText([]byte(e.ResourceID)); err != nil {
@@ -347,6 +361,10 @@ const ReasonNodeLost = "node_lost"
 
 // ReasonDegraded marks a running instance a GPU of which is out of service.
 const ReasonDegraded = "gpu_degraded"
+
+// ReasonTurn marks a task of an array that has not begun: its turn comes when one
+// before it is over.
+const ReasonTurn = "waits_turn"
 
 // ReasonHold marks a VM that is being stopped and will keep its place.
 const ReasonHold = "asked_to_hold"

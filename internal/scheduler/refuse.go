@@ -38,6 +38,18 @@ func refusedRow(w postgres.Waiting, r placement.Refusal) postgres.Refused {
 	return postgres.Refused{ID: w.ID, Generation: w.Generation, Reason: string(r.Cause()), Message: message, Reasons: string(b)}
 }
 
+// refused tells each member of a gang why all of them wait.
+func (g *gang) refused(r placement.Refusal) []postgres.Refused {
+	out := make([]postgres.Refused, len(g.members))
+	for i, w := range g.members {
+		out[i] = refusedRow(w, r)
+		if g.size > 1 && !g.job.AcrossNodes {
+			out[i].Message = fmt.Sprintf("needs one node for all %d members, ", g.size) + out[i].Message
+		}
+	}
+	return out
+}
+
 // homeText says why nothing but one node will do, and how to get at the data
 // meanwhile.
 func homeText(w postgres.Waiting) string {

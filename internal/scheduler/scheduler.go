@@ -107,26 +107,45 @@ func (s *Scheduler) round(ctx context.Context) (lost int, err error) {
 		return 0, nil
 	}
 	waiting := make(map[cloud.InstanceID]postgres.Waiting, len(snap.Waiting))
-	requests := make([]placement.Request, len(snap.Waiting))
-	for i, w := range snap.Waiting {
+	for _, w := range snap.Waiting {
 		waiting[w.ID] = w
-		requests[i] = placement.Request{InstanceID: w.ID, Org: w.OrgID, Kind: w.Kind, Shape: w.Shape, Pool: w.Pool, Order: w.QueuedAt.UnixMicro(), Home: w.Home}
+	}
+	alone, whole := gangs(snap.Waiting)
+	requests := make([]placement.Request, len(alone), len(alone)+len(whole))
+	for i, w := range alone {
+		requests[i] = placement.Request{InstanceID: w.ID, Org: w.OrgID, Kind: w.Kind, Shape: w.Shape, Pool: w.Pool, Priority: w.Priority, Order: w.QueuedAt.UnixMicro(), Home: w.Home}
+	}
+	for _, g := range whole {
+		requests = append(requests, g.request())
 	}
 	fleet := placement.Snapshot{Nodes: make([]placement.Node, len(snap.Nodes))}
 	for i, n := range snap.Nodes {
 		fleet.Nodes[i] = placement.FromNode(n)
 	}
 	began := time.Now()
-	plan := placement.Decide(fleet, requests, s.cfg.Policy)
+	plan := decide(fleet, requests, whole, s.cfg.Policy)
 	s.metrics.decide.Observe(time.Since(began).Seconds())
 
 	var placed []planned
 	var refused []postgres.Refused
 	for _, d := range plan.Decisions {
-		w := waiting[d.InstanceID]
-		if d.Refusal == nil {
+		w, g := waiting[d.InstanceID], whole[d.InstanceID]
+		switch {
+		case g != nil && d.Refusal == nil:
+			won, err := s.commitGang(ctx, g, g.places(d.Members))
+			if err != nil && !postgres.RowRefused(err) {
+				return lost, err
+			}
+			if err != nil {
+				s.broken(planned{waiting: w, place: d.Members[0]}, err)
+			} else if !won {
+				lost++
+			}
+		case g != nil:
+			refused = append(refused, g.refused(*d.Refusal)...)
+		case d.Refusal == nil:
 			placed = append(placed, planned{waiting: w, place: d.Members[0]})
-		} else {
+		default:
 			refused = append(refused, refusedRow(w, *d.Refusal))
 		}
 	}
