@@ -39,7 +39,7 @@ func fillGPU(t *table, g *api.GPU) {
 	t.row("model", model)
 	t.row("state", strings.TrimSuffix(g.State+": "+g.Reason, ": "))
 	t.row("mode", modeText(*g))
-	if g.Wish != nil {
+	if g.Wish != nil && (g.Changing || wishText(*g.Wish) != g.Mode) { // else it only says the mode again
 		t.row("wished", wishText(*g.Wish))
 	}
 	if g.Revision > 0 {

@@ -49,4 +49,9 @@ func TestAnotherOperatorsChangeIsReplacedOnlyOnPurpose(t *testing.T) {
 	if r := tenon(t, cloud.URL, "gpu", "show", "gpu_1"); r.code != 0 || !strings.Contains(r.out, "revision  7") {
 		t.Errorf("show: %+v", r)
 	}
+	card.Changing, card.Mode, card.Wish = false, "whole", &api.GPUWish{Mode: "whole"}
+	cloud.answers["GET /v1/gpus/gpu_1"] = card
+	if r := tenon(t, cloud.URL, "gpu", "show", "gpu_1"); r.code != 0 || strings.Contains(r.out, "wished") {
+		t.Errorf("what is so already is still shown as wished: %+v", r)
+	}
 }
