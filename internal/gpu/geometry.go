@@ -100,6 +100,14 @@ func (b Broken) Less(o Broken) bool {
 
 func (g *Geometry) full() uint32 { return 1<<g.Slots - 1 }
 
+// Index is a class's place among the profiles; -1: it is not one of them.
+func (g *Geometry) Index(class string) int {
+	if i, ok := g.index[class]; ok {
+		return i
+	}
+	return -1
+}
+
 // Profile finds a MIG profile by its class.
 func (g *Geometry) Profile(class string) (Profile, bool) {
 	i, ok := g.index[class]

@@ -4,8 +4,12 @@
 // kept until that node changes, so that every node is scored exactly, at every
 // decision, at hundreds of thousands of decisions a second.
 //
-//	Mix of requests ──► Fit (scores a place) ──► Engine (best of all nodes)
-//	                └─► Slices (MIG: best of all layouts)
+//	Mix of requests ──► Fit (scores a place) ──► Table (best of all nodes)
+//	                └─► Prices (what a MIG slice costs on a card as it is cut)
+//
+// Package placement places a cloud's instances by Table, Fit and Prices. Engine
+// and Slices are the same without a cloud around them: the first for policies that
+// are compared with Tenon's, the second for moves of slices.
 //
 // What is best depends on the mix: a place costs the room that it takes from the
 // requests that come, by how often they come; what it leaves unused on the node;

@@ -225,6 +225,9 @@ func (f *Fit) Value(n *Node) float64 {
 	return f.value(f.level(n), n.Model, n.CPUMilli, n.MemoryMiB)
 }
 
+// Unused is what so much vCPU left free costs.
+func (f *Fit) Unused(cpuMilli int32) float64 { return f.cpu * float64(cpuMilli) }
+
 // Score is what the place leaves, less what it leaves unused and its scarcity.
 func (f *Fit) Score(n *Node, value float64, r *Request) (float32, int, bool) {
 	cpu, memory := n.CPUMilli-r.CPUMilli, n.MemoryMiB-r.MemoryMiB

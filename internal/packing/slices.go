@@ -1,26 +1,12 @@
 package packing
 
-import (
-	"math"
+import "github.com/tenon-cloud/tenon/internal/gpu"
 
-	"github.com/tenon-cloud/tenon/internal/gpu"
-)
-
-// Slices places MIG slices on cards of one geometry. Which card of those that are
-// cut alike gets a slice doesn't matter, so a decision looks at layouts, and takes
-// no longer for more cards.
-//
-// A place costs three things. The room that it takes from the requests of the mix,
-// each weighing the less the more of it there is elsewhere in the cluster. What the
-// card would have taken in the long run. And, among equals, the room of a fuller
-// card costs less.
+// Slices places MIG slices on cards of one geometry that are all alike. Which card
+// of those that are cut alike gets a slice doesn't matter, so a decision looks at
+// layouts, and takes no longer for more cards.
 type Slices struct {
-	layouts *layouts
-	weights []float64 // of each profile: how often it comes, times its slots
-	worth   []float64 // of each layout
-	price   []float64 // of one place for a profile now, scratch
-	more    []int     // places for each profile, in all
-
+	*Prices
 	layout     []int32 // of each card
 	next, prev []int32 // cards of the same layout
 	first      []int32 // card of each layout; -1: none
@@ -28,51 +14,25 @@ type Slices struct {
 	where      []int32 // of a layout in live
 }
 
-const (
-	scarce  = 5.0  // places that are left when one more weighs a third
-	horizon = 0.2  // of the long run, beside the room
-	fuller  = 1e-5 // of a free slot on the card
-)
-
 // NewSlices makes empty cards. The mix says how often each profile of the geometry
 // comes, in its order.
 func NewSlices(g *gpu.Geometry, cards int, mix []float64) *Slices {
-	s := &Slices{layouts: newLayouts(g)}
+	s := &Slices{Prices: NewPrices(LayoutsOf(g.Name), mix)}
 	n := len(s.layouts.used)
-	s.layouts.measure()
-	s.price, s.more = make([]float64, len(g.Profiles)), make([]int, len(g.Profiles))
 	s.layout, s.next, s.prev = make([]int32, cards), make([]int32, cards), make([]int32, cards)
 	s.first, s.where, s.live = make([]int32, n), make([]int32, n), make([]int32, 0, n)
 	for i := range s.first {
 		s.first[i] = -1
 	}
-	s.Reweigh(mix)
 	for c := cards - 1; c >= 0; c-- {
 		s.enter(int32(c), 0)
 	}
 	return s
 }
 
-// Reweigh takes another mix.
-func (s *Slices) Reweigh(mix []float64) {
-	total := 0.0
-	for _, w := range mix {
-		total += w
-	}
-	part := make([]float64, len(s.price))
-	s.weights = make([]float64, len(s.price))
-	for p := range part {
-		if p < len(mix) && total > 0 {
-			part[p] = mix[p] / total
-			s.weights[p] = part[p] * float64(s.layouts.cuts[p].Profile.Slots)
-		}
-	}
-	s.worth = s.layouts.worth(part)
-}
-
 // Place books a place for a slice of the profile; card is -1 when there is none.
 func (s *Slices) Place(profile int) (card, start int) {
-	s.prices()
+	s.Fix()
 	from, best, score := int32(-1), move{}, 0.0
 	for _, i := range s.live {
 		for _, m := range s.layouts.moves[i][profile] {
@@ -101,7 +61,7 @@ type Moved struct {
 // PlaceMoving books a place for a slice that has none as the cards are, by moving
 // one other slice to another card. ok is false when no one move helps.
 func (s *Slices) PlaceMoving(profile int) (card, start int, moved Moved, ok bool) {
-	s.prices()
+	s.Fix()
 	l := s.layouts
 	var best struct {
 		from, to  int32 // layouts of the card that gets the slice
@@ -148,23 +108,6 @@ func (s *Slices) PlaceMoving(profile int) (card, start int, moved Moved, ok bool
 	return int(a), int(best.at), moved, true
 }
 
-// prices finds what a place for each profile weighs now.
-func (s *Slices) prices() {
-	for p, w := range s.weights {
-		s.price[p] = w * math.Exp(-float64(s.more[p])/scarce)
-	}
-}
-
-// change is what a card's new layout is worth beside the one before.
-func (s *Slices) change(from, to int32) float64 {
-	v := horizon*(s.worth[to]-s.worth[from]) - fuller*float64(s.layouts.free[from])
-	now, then := s.layouts.room[from], s.layouts.room[to]
-	for p, price := range s.price {
-		v += price * float64(then[p]-now[p])
-	}
-	return v
-}
-
 // Release gives back the slice that begins at start; false when none does.
 func (s *Slices) Release(card, start int) bool {
 	for _, m := range s.layouts.gone[s.layout[card]] {
@@ -189,9 +132,7 @@ func (s *Slices) enter(card, layout int32) {
 		s.prev[head] = card
 	}
 	s.layout[card], s.next[card], s.prev[card], s.first[layout] = layout, head, -1, card
-	for p, m := range s.layouts.more[layout] {
-		s.more[p] += int(m)
-	}
+	s.Enter(layout)
 }
 
 func (s *Slices) leave(card int32) {
@@ -206,7 +147,5 @@ func (s *Slices) leave(card int32) {
 		s.live[s.where[layout]], s.where[last] = last, s.where[layout]
 		s.live = s.live[:len(s.live)-1]
 	}
-	for p, m := range s.layouts.more[layout] {
-		s.more[p] -= int(m)
-	}
+	s.Leave(layout)
 }

@@ -21,7 +21,7 @@ func geometry(t *testing.T, name string) *gpu.Geometry {
 // slices there are, and so many that take no further one.
 func TestEveryLayoutIsKnown(t *testing.T) {
 	t.Parallel()
-	l := newLayouts(geometry(t, gpu.MIG8))
+	l := LayoutsOf(gpu.MIG8)
 	full := 0
 	for i := range l.used {
 		if !slices.ContainsFunc(l.moves[i], func(m []move) bool { return len(m) > 0 }) {

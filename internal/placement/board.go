@@ -7,131 +7,265 @@ import (
 
 	"github.com/tenon-cloud/tenon/internal/cloud"
 	"github.com/tenon-cloud/tenon/internal/gpu"
+	"github.com/tenon-cloud/tenon/internal/packing"
 )
 
-// board is the snapshot as the engine changes it, nodes and cards sorted by id
-// so that the order in which they came means nothing.
-type board struct {
-	nodes []node
-	pools map[string][]int // indices of nodes; "" holds those of every pool that are not simulated
-	makes map[cardMake]int // interned
+// Board is what the nodes have as the engine sees and changes it. Nodes and cards
+// are sorted by id, so that the order in which they came means nothing.
+type Board struct {
+	policy Policy
+	milli  int // thousandths of a vCPU that one of a node's is
+	nodes  []node
+	at     map[cloud.NodeID]int
+	pools  map[string][]int // indices of nodes; "" holds those of every pool that are not simulated
+	makes  []cardMake
+	units  []int             // by make: of the largest card
+	prices []*packing.Prices // by make; nil: not cut by MIG
+	fit    *packing.Fit
+	stale  bool // what fit was made for has changed
+
+	table   *packing.Table
+	index   map[kindOfAsk]int
+	classes []class
+	grown   uint64 // grows when more may fit than before
+
+	picks    []pick
+	free     []int
+	values   []layoutValue
+	stamp    uint32
+	bookings []booking // by number, from 1
+	journal  []change
+	marks    bool // changes are written down
 }
 
 type node struct {
-	src      *Node
+	src      Node
 	open     bool // takes new work
 	vcpu     int  // free
 	memory   int64
 	gpus     []card
-	slack    int    // free slots of all ready cards: what work without a GPU would waste
-	version  uint32 // grows when anything above changes
+	facets   []packing.Node // its cards by make, as packing looks at them
+	values   []float64      // of each facet
+	valued   bool
+	cuts     []cut
 	topology *topology
 	fabric   *fabric // nil: its cards are parted by no switches
 }
 
-// cardMake is what a request must match: one integer on the board.
+// cardMake is what a request must match: one small number on the board. Beyond
+// the last, makes share a number and are told apart by name.
 type cardMake struct {
-	model string
-	mode  cloud.GPUMode
+	model    string
+	mode     cloud.GPUMode
+	geometry string
 }
+
+const lastMake = 63
 
 type card struct {
-	src   *GPU
-	make  int
-	geo   *gpu.Geometry
-	used  gpu.Used
-	org   cloud.OrgID // whose shares are on it
-	ready bool
+	src         *GPU
+	make        uint8
+	geo         *gpu.Geometry
+	layouts     *packing.Layouts // nil: not cut by MIG
+	ready       bool
+	facet, spot int8
+	counted     int32 // the layout with which prices count it; -1: they don't
+	state
 }
 
-func newBoard(s Snapshot) *board {
-	b := &board{nodes: make([]node, len(s.Nodes)), pools: map[string][]int{}, makes: map[cardMake]int{}}
-	order := make([]*Node, len(s.Nodes))
-	for i := range s.Nodes {
-		order[i] = &s.Nodes[i]
+// state is what bookings change of a card.
+type state struct {
+	used    gpu.Used // by all below
+	own     gpu.Used // what is held
+	blocked uint32   // slots kept for later
+	taken   int      // units that are held
+	kept    int      // units kept for later
+	org     cloud.OrgID
+	held    packing.Held
+	layout  int32 // -1: none is known
+}
+
+// NewBoard reads a snapshot, which it keeps no part of.
+func NewBoard(s Snapshot, p Policy) *Board {
+	b := &Board{policy: p, milli: 1000}
+	if s.Thousandths {
+		b.milli = 1
 	}
-	slices.SortFunc(order, func(x, y *Node) int { return bytes.Compare(x.ID[:], y.ID[:]) })
-	for i, src := range order {
-		n := &b.nodes[i]
-		n.src, n.version = src, 1
-		n.open = src.State == cloud.NodeReady && !src.Drained
-		n.vcpu, n.memory = src.FreeVCPU, src.FreeMemoryMiB
-		n.gpus = make([]card, len(src.GPUs))
-		for j := range src.GPUs {
-			g := &src.GPUs[j]
-			geo, _ := gpu.GeometryByName(g.Geometry)
-			n.gpus[j] = card{src: g, make: b.intern(g.Model, g.Mode), geo: geo, used: g.Used, org: g.Org, ready: g.State == cloud.GPUReady && !g.Changing}
+	if b.policy.Weights == (packing.Weights{}) {
+		b.policy.Weights = packing.Default
+	}
+	b.build(s.Nodes)
+	return b
+}
+
+// build begins anew with these nodes.
+func (b *Board) build(list []Node) {
+	b.nodes, b.at, b.pools, b.prices = make([]node, len(list)), make(map[cloud.NodeID]int, len(list)), map[string][]int{}, nil
+	b.makes = b.makes[:0]
+	for i := range list {
+		for k := range list[i].GPUs {
+			if m := makeOf(&list[i].GPUs[k]); !slices.Contains(b.makes, m) {
+				b.makes = append(b.makes, m)
+			}
 		}
-		slices.SortFunc(n.gpus, func(x, y card) int { return bytes.Compare(x.src.ID[:], y.src.ID[:]) })
-		n.fabric = newFabric(n.gpus, src.Partitions)
-		n.measure()
+	}
+	slices.SortFunc(b.makes, func(x, y cardMake) int {
+		return cmp.Or(cmp.Compare(x.model, y.model), cmp.Compare(x.mode, y.mode), cmp.Compare(x.geometry, y.geometry))
+	})
+	b.units = make([]int, len(b.makes))
+	order := make([]*Node, len(list))
+	for i := range list {
+		order[i] = &list[i]
+		for k := range list[i].GPUs {
+			m := slices.Index(b.makes, makeOf(&list[i].GPUs[k]))
+			b.units[m] = max(b.units[m], list[i].GPUs[k].Units)
+		}
+	}
+	slices.SortStableFunc(order, func(x, y *Node) int { return bytes.Compare(x.ID[:], y.ID[:]) })
+	b.forget()
+	b.price()
+	for i, src := range order {
+		b.at[src.ID] = i
+		b.read(i, src)
 		b.pools[src.Pool] = append(b.pools[src.Pool], i)
 		if src.Pool != "" && !src.Simulated {
 			b.pools[""] = append(b.pools[""], i)
 		}
 	}
-	return b
+	b.stale = true
 }
 
-func (b *board) intern(model string, mode cloud.GPUMode) int {
-	key := cardMake{model, mode}
-	id, ok := b.makes[key]
-	if !ok {
-		id = len(b.makes)
-		b.makes[key] = id
-	}
-	return id
+// forget drops every class and booking.
+func (b *Board) forget() {
+	b.table = packing.NewTable(len(b.nodes), b.score)
+	b.index, b.classes = map[kindOfAsk]int{}, nil
+	b.bookings, b.journal, b.marks = nil, nil, false
+	b.grown++
 }
 
-func (n *node) measure() {
-	n.slack = 0
-	for i := range n.gpus {
-		if c := &n.gpus[i]; c.ready && c.geo != nil {
-			n.slack += c.geo.Free(c.used)
+// Set tells what a node is like now, new or known.
+func (b *Board) Set(n Node) {
+	i, known := b.at[n.ID]
+	if known {
+		was := &b.nodes[i].src
+		for k := range n.GPUs {
+			known = known && slices.Contains(b.makes, makeOf(&n.GPUs[k]))
 		}
+		known = known && was.Pool == n.Pool && was.Simulated == n.Simulated
+	}
+	if !known {
+		b.build(append(b.others(n.ID), n))
+		return
+	}
+	b.grown++
+	b.read(i, &n)
+}
+
+// Remove takes a node off the board.
+func (b *Board) Remove(id cloud.NodeID) {
+	if _, known := b.at[id]; known {
+		b.build(b.others(id))
 	}
 }
 
-// pick is one device of a candidate place, before it is taken.
-type pick struct {
-	card  int
-	start int // -1: the whole card
+// others are the nodes as they are now but for one.
+func (b *Board) others(id cloud.NodeID) []Node {
+	out := make([]Node, 0, len(b.nodes)+1)
+	for i := range b.nodes {
+		if n := b.nodes[i].now(); n.ID != id {
+			out = append(out, n)
+		}
+	}
+	return out
 }
 
-// take books a place and returns what undoes it.
-func (n *node) take(w *want, picks []pick) (undo func()) {
-	picks = slices.Clone(picks) // the caller fills its slice again before an undo
-	type was struct {
-		used gpu.Used
-		org  cloud.OrgID
+// Reweigh goes on with another mix.
+func (b *Board) Reweigh(mix []Share) {
+	b.policy.Mix, b.stale = mix, true
+}
+
+func makeOf(g *GPU) cardMake { return cardMake{g.Model, g.Mode, g.Geometry} }
+
+// read takes a node in at its place.
+func (b *Board) read(i int, src *Node) {
+	n := &b.nodes[i]
+	was := *n
+	for k := range was.gpus {
+		b.count(&was.gpus[k], -1)
 	}
-	before := make([]was, len(picks))
-	for i, p := range picks {
-		c := &n.gpus[p.card]
-		before[i] = was{c.used, c.org}
-		if w.shape.GPUMode == cloud.ModeShared {
-			c.org = w.org
+	*n = node{src: *src, open: src.State == cloud.NodeReady && !src.Drained, vcpu: src.FreeVCPU, memory: src.FreeMemoryMiB, gpus: make([]card, len(src.GPUs))}
+	n.src.GPUs = slices.Clone(src.GPUs)
+	slices.SortFunc(n.src.GPUs, func(x, y GPU) int { return bytes.Compare(x.ID[:], y.ID[:]) })
+	for k := range n.gpus {
+		g := &n.src.GPUs[k]
+		geo, _ := gpu.GeometryByName(g.Geometry)
+		c := &n.gpus[k]
+		*c = card{src: g, make: uint8(min(slices.Index(b.makes, makeOf(g)), lastMake)), geo: geo, ready: g.State == cloud.GPUReady && !g.Changing, counted: -1}
+		if g.Mode == cloud.ModeMIG || g.Mode == cloud.ModeVGPU {
+			c.layouts = packing.LayoutsOf(g.Geometry)
 		}
-		if p.start < 0 {
-			c.used.Mask = 0xff
-		} else {
-			c.used = w.cut(c.geo).Take(c.used, p.start)
+		c.state = stateOf(c)
+	}
+	if n.topology = was.topology; !was.alike(n) {
+		n.topology = nil
+	}
+	n.fabric = newFabric(n.gpus, src.Partitions)
+	facets := was.capacity()
+	n.facet()
+	if !slices.Equal(facets, n.capacity()) {
+		b.stale = true
+	}
+	b.changed(i)
+}
+
+// stateOf is a card's state as it was told.
+func stateOf(c *card) state {
+	s := state{own: c.src.Used, used: c.src.Used, taken: c.src.Taken, org: c.src.Org, layout: -1}
+	if c.layouts != nil {
+		known := len(c.src.Slices) > 0
+		var used gpu.Used
+		for _, p := range c.src.Slices {
+			cut, ok := c.geo.Cut(p.Class)
+			if known = known && ok && cut.FreeAt(used, p.Start); !known {
+				break
+			}
+			used = cut.Take(used, p.Start)
+			s.held[p.Start] = int8(c.geo.Index(p.Class) + 1)
+		}
+		if !known || used != c.src.Used {
+			s.held = packing.Held{}
+			if l := c.layouts.Like(c.src.Used); l >= 0 {
+				s.held = c.layouts.Held(l)
+			}
 		}
 	}
-	n.vcpu -= w.shape.VCPU
-	n.memory -= w.shape.MemoryMiB
-	n.measure()
-	n.version++
-	return func() {
-		for i := len(picks) - 1; i >= 0; i-- {
-			c := &n.gpus[picks[i].card]
-			c.used, c.org = before[i].used, before[i].org
+	s.settle(c)
+	return s
+}
+
+// now is the node as a snapshot would tell of it.
+func (n *node) now() Node {
+	out := n.src
+	out.FreeVCPU, out.FreeMemoryMiB = n.vcpu, n.memory
+	out.GPUs = slices.Clone(n.src.GPUs)
+	for k := range out.GPUs {
+		c := &n.gpus[k]
+		g := &out.GPUs[k]
+		g.Used, g.Taken, g.Org, g.Slices = c.own, c.taken, c.org, nil
+		for start, p := range c.held {
+			if c.layouts != nil && p > 0 {
+				g.Slices = append(g.Slices, gpu.Place{Class: c.geo.Profiles[p-1].Class, Start: start})
+			}
 		}
-		n.vcpu += w.shape.VCPU
-		n.memory += w.shape.MemoryMiB
-		n.measure()
-		n.version++
 	}
+	return out
+}
+
+// alike reports whether two nodes' cards are joined in the same way.
+func (n *node) alike(o *node) bool {
+	return slices.EqualFunc(n.gpus, o.gpus, func(x, y card) bool {
+		return x.src.PCIAddress == y.src.PCIAddress && x.src.NUMANode == y.src.NUMANode && slices.Equal(x.src.NVLink, y.src.NVLink)
+	})
 }
 
 // assignment names what was picked.
@@ -139,7 +273,7 @@ func (n *node) assignment(w *want, picks []pick) Assignment {
 	a := Assignment{NodeID: n.src.ID, Topology: n.words(picks)}
 	for _, p := range picks {
 		c := &n.gpus[p.card]
-		d := Device{GPUID: c.src.ID, Mode: w.shape.GPUMode, Profile: w.shape.GPUProfile, Slots: gpu.WholeSlots}
+		d := Device{GPUID: c.src.ID, Mode: w.shape.GPUMode, Profile: w.shape.GPUProfile, Slots: gpu.WholeSlots, Units: w.units}
 		if p.start >= 0 {
 			cut := w.cut(c.geo)
 			d.Profile, d.Slots = cut.Profile.Class, cut.Profile.At(p.start)

@@ -3,14 +3,20 @@
 // its input alone: no context, clock, randomness or I/O, and no order of nodes,
 // cards or requests changes it.
 //
-//	Snapshot + []Request + Policy ──Decide──► Plan
+//	Snapshot + Policy ──NewBoard──► Board ──Decide(requests)──► Plan
+//	                     changed nodes ──Set──┘  └──Place, Release, Mark, Rollback, Block
 //
-// The first engine is best fit. Requests are taken by priority, then in the
-// order in which they were queued; each goes to the node where it leaves least
-// behind: a slice to the fullest card that takes it, at the start that breaks
-// the fewest larger ones; whole cards to NVLink neighbours on one NUMA node,
-// without breaking a fresh pair; those of a VM on a board with NVSwitches are exactly
-// one partition, that which breaks the fewest larger free ones; work without a GPU away from free GPUs.
+// Requests are taken by priority, then in the order in which they were queued.
+// Hard rules say where each could lie; topology comes next (whole cards go to
+// NVLink neighbours on one NUMA node, without breaking a fresh pair; those of a VM
+// on a board with NVSwitches are exactly one partition, that which breaks the fewest
+// larger free ones; work without a GPU stays off nodes that have some); and of what
+// is left, package packing finds the place that leaves most room for what will be
+// asked for: by the card for whole ones and parts of any size, by the layout for
+// MIG slices. Equal parts go to the fullest card.
 //
-// Imports: the standard library, internal/cloud and internal/gpu.
+// A board lives on: what a kind of request scores on a node is kept until that node
+// changes. A board that was changed decides as one made anew would.
+//
+// Imports: the standard library, internal/cloud, internal/gpu and internal/packing.
 package placement

@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"runtime"
 	"slices"
 	"testing"
 
@@ -225,6 +224,18 @@ func TestMembersAllOrNone(t *testing.T) {
 	}
 }
 
+func TestAGangMayBeSmallerThanItLikes(t *testing.T) {
+	t.Parallel()
+	nodes := []Node{newNode(1, holding()), newNode(2, holding())}
+	gang := slice(0, "7g")
+	for _, c := range []struct{ most, least, want int }{{3, 1, 2}, {3, 2, 2}, {3, 3, 0}, {1, 5, 1}, {3, 0, 0}} {
+		gang.Count, gang.Min = c.most, c.least
+		if d := one(t, nodes, gang); len(d.Members) != c.want || (d.Refusal == nil) != (c.want > 0) || c.want == 0 && !d.Refusal.NeverFits {
+			t.Errorf("%d to %d members: %+v", c.least, c.most, d)
+		}
+	}
+}
+
 func TestGivenUpMembersFreeNothingElse(t *testing.T) {
 	t.Parallel()
 	full := holding(gpu.Place{Class: "7g", Start: 0})
@@ -291,7 +302,7 @@ func TestTheSameInstanceTwiceIsPlacedOnce(t *testing.T) {
 func TestFromNode(t *testing.T) {
 	t.Parallel()
 	n := FromNode(cloud.Node{VCPU: 2, CPUOvercommit: 4, UsedVCPU: 3, MemoryMiB: 4096, UsedMemoryMiB: 1024, PoolName: "default", State: cloud.NodeReady,
-		GPUs: []cloud.GPU{{Model: "h100-80gb", Geometry: gpu.MIG8, Claims: []cloud.Claim{{Profile: "1g+me", Slots: cloud.Slots{Start: 6, End: 7}}}}}})
+		GPUs: []cloud.GPU{{Model: "h100-80gb", Geometry: gpu.MIG8, Mode: cloud.ModeMIG, Claims: []cloud.Claim{{Profile: "1g+me", Slots: cloud.Slots{Start: 6, End: 7}}}}}})
 	if n.VCPU != 8 || n.FreeVCPU != 5 || n.FreeMemoryMiB != 3072 || n.GPUs[0].Used != (gpu.Used{Mask: 0x40, Media: true, Compute: 1}) {
 		t.Errorf("%+v", n)
 	}
@@ -340,18 +351,6 @@ func mix(n int, distinct bool) []Request {
 		out = append(out, r)
 	}
 	return out
-}
-
-func TestPlanDoesNotDependOnGOMAXPROCS(t *testing.T) {
-	// Not parallel: it changes the process's setting.
-	s, r := fleet(50), mix(400, false)
-	want := Decide(s, r, Policy{})
-	was := runtime.GOMAXPROCS(1)
-	got := Decide(s, r, Policy{})
-	runtime.GOMAXPROCS(was)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
 }
 
 func BenchmarkDecide(b *testing.B) {

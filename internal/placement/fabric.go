@@ -3,7 +3,6 @@ package placement
 import (
 	"cmp"
 	"fmt"
-	"math/bits"
 	"slices"
 	"strings"
 
@@ -71,36 +70,33 @@ func (n *node) parted(w *want, i int) bool {
 
 // fitPartition takes the free partition of as many cards as asked for that breaks
 // the fewest larger free ones. What isn't bound to partitions prefers one too.
-func (n *node) fitPartition(w *want, picks []pick) (uint64, []pick, bool) {
+func (n *node) fitPartition(w *want, picks []pick) (cost, []pick, bool) {
 	free := n.partitionable(w, true)
 	var best *partition
-	var least [3]int
+	var least cost
 	for i := range n.fabric.parts {
 		p := &n.fabric.parts[i]
 		if len(p.cards) != w.shape.GPUCount || p.mask&^free != 0 {
 			continue
 		}
-		breaks := 0
+		c := n.joints().cost(p.cards, p.cards)
+		c.broken = 0
 		for _, q := range n.fabric.parts {
 			if len(q.cards) > len(p.cards) && q.mask&p.mask != 0 && q.mask&^free == 0 {
-				breaks++
+				c.broken++
 			}
 		}
-		if n.topology == nil {
-			n.topology = newTopology(n.gpus)
-		}
-		c := n.topology.cost(p.cards, p.cards)
-		if key := [3]int{breaks, c.unlinked, c.numa}; best == nil || slices.Compare(key[:], least[:]) < 0 {
-			best, least = p, key
+		if best == nil || c.broken < least.broken || c.broken == least.broken && c.less(least) {
+			best, least = p, c
 		}
 	}
 	if best == nil {
-		return 0, picks, false
+		return cost{}, picks, false
 	}
 	for _, i := range best.cards {
 		picks = append(picks, pick{i, -1})
 	}
-	return pack(least[1], least[2], least[0], bits.OnesCount64(free)-len(best.cards), n.slack), picks, true
+	return least, picks, true
 }
 
 // partitionable are the cards that a partition for the want may have: now, or were
@@ -165,7 +161,7 @@ func (n *node) wrongSize(w *want) bool {
 	bound, loose := 0, 0
 	for i := range n.gpus {
 		switch {
-		case n.gpus[i].make != w.make:
+		case !w.like(&n.gpus[i]):
 		case n.fabric.bound[i]:
 			bound++
 		default:

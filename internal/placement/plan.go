@@ -35,6 +35,7 @@ type Device struct {
 	Mode    cloud.GPUMode
 	Profile string // "whole", the MIG profile's class, or that of equal parts
 	Slots   cloud.Slots
+	Units   int // of a card that is had in parts of any size; 0: all of it, or its slots
 }
 
 // Refusal says why a request waits.
@@ -121,6 +122,7 @@ const (
 	GPUMedia        Code = "gpu_media"
 	GPUBusy         Code = "gpu_busy"
 	Fragmented      Code = "gpu_fragmented"
+	GPUMemory       Code = "gpu_memory"
 )
 
 // codes in the order in which reasons are listed, with their words.
@@ -159,6 +161,7 @@ var codes = []struct {
 	{GPUMedia, "GPU", "media engines in use"},
 	{GPUBusy, "GPU", "in use"},
 	{Fragmented, "GPU", "fragmented"},
+	{GPUMemory, "GPU", "insufficient GPU memory"},
 	{VolumeElsewhere, "node", "its data is on another node"},
 }
 

@@ -3,20 +3,20 @@ package placement
 import "github.com/tenon-cloud/tenon/internal/cloud"
 
 // refuse says why nothing was found, looking at every node of the pool.
-func (e *engine) refuse(r *row, members int) Refusal {
-	if r.want.bad != "" {
-		return Refusal{NeverFits: true, Reasons: []Reason{{Code: r.want.bad, Count: 1}}}
+func (b *Board) refuse(w *want, members int) Refusal {
+	if w.bad != "" {
+		return Refusal{NeverFits: true, Reasons: []Reason{{Code: w.bad, Count: 1}}}
 	}
-	if len(r.nodes) == 0 {
+	if len(b.pools[w.pool]) == 0 {
 		return Refusal{Reasons: []Reason{{Code: PoolEmpty, Count: 1}}}
 	}
 	t := tally{}
 	home := false
 	var sizes []int
-	for _, i := range r.nodes {
-		n := &e.board.nodes[i]
-		home = home || n.src.ID == r.want.home
-		if n.explain(r.want, t); n.fabric != nil && n.open && n.takes(r.want) && n.wrongSize(r.want) {
+	for _, i := range b.pools[w.pool] {
+		n := &b.nodes[i]
+		home = home || n.src.ID == w.home
+		if n.explain(w, t); n.fabric != nil && n.open && n.takes(w) && n.wrongSize(w) {
 			sizes = append(sizes, n.fabric.sizes...)
 		}
 	}
@@ -26,25 +26,25 @@ func (e *engine) refuse(r *row, members int) Refusal {
 			reasons[i].Sizes = sizesText(sizes)
 		}
 	}
-	if !r.want.home.IsZero() && !home { // it has left the pool, or is not known now
+	if !w.home.IsZero() && !home { // it has left the pool, or is not known now
 		return Refusal{Reasons: reasons}
 	}
-	return Refusal{NeverFits: e.neverFits(r, members), Reasons: reasons}
+	return Refusal{NeverFits: b.neverFits(w, members), Reasons: reasons}
 }
 
 // neverFits reports that all nodes of the pool, were they empty and ready, could
 // not take the members.
-func (e *engine) neverFits(r *row, members int) bool {
-	if r.want.bad != "" {
+func (b *Board) neverFits(w *want, members int) bool {
+	if w.bad != "" {
 		return true
 	}
 	room := 0
-	for _, i := range r.nodes {
-		if room += e.board.nodes[i].room(r.want); room >= members {
+	for _, i := range b.pools[w.pool] {
+		if room += b.nodes[i].room(w); room >= members {
 			return false
 		}
 	}
-	return len(r.nodes) > 0
+	return len(b.pools[w.pool]) > 0
 }
 
 // explain adds the reasons for which a node takes no member.
@@ -114,9 +114,9 @@ func (n *node) explain(w *want, t tally) {
 // none, why.
 func (c *card) explain(w *want) (Code, int) {
 	switch {
-	case c.make != w.make && c.src.Model != w.shape.GPUModel:
+	case !w.takesModel(c.src.Model):
 		return GPUModel, 0
-	case c.make != w.make:
+	case c.src.Mode != w.shape.GPUMode:
 		return GPUMode, 0
 	case w.bundled(c) && c.src.NotForVM:
 		return GPUNotForVM, 0
@@ -126,6 +126,11 @@ func (c *card) explain(w *want) (Code, int) {
 		return c.unready(), 0
 	case !w.joins(c):
 		return GPUShares, 0
+	case w.units > 0:
+		if parts := c.units() / w.units; parts > 0 {
+			return "", parts
+		}
+		return GPUMemory, 0
 	case w.shape.GPUMode == cloud.ModeWhole:
 		if c.used.Mask != 0 {
 			return GPUBusy, 0

@@ -1,14 +1,9 @@
 package placement
 
-import (
-	"github.com/tenon-cloud/tenon/internal/cloud"
-	"github.com/tenon-cloud/tenon/internal/gpu"
-)
-
 // Room is how many instances like the request would find a place now if nothing
 // else waited, for offers and dry runs.
 func Room(s Snapshot, r Request) int {
-	b := newBoard(s)
+	b := NewBoard(s, Policy{})
 	w := newWant(b, &r)
 	if w.bad != "" {
 		return 0
@@ -76,7 +71,7 @@ func (n *node) allPlaces(w *want) int {
 			continue
 		}
 		c := n.gpus[i]
-		c.ready, c.used, c.org = true, gpu.Used{}, cloud.OrgID{}
+		c.ready, c.state = true, state{layout: -1}
 		_, devices := c.explain(w)
 		out += devices
 	}

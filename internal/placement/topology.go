@@ -11,6 +11,19 @@ import (
 type topology struct {
 	links []uint64 // by card: the cards joined to it; only the first 64 can be
 	numa  []int
+	plain bool // no links, and all on one NUMA node or on none that is known
+	known map[ask]chosen
+}
+
+// ask is so many of these cards; chosen is the answer, which is kept.
+type ask struct {
+	free  uint64
+	count int
+}
+
+type chosen struct {
+	set  []int
+	cost cost
 }
 
 // cost of a set of cards, each field more important than the next.
@@ -31,7 +44,7 @@ func (c cost) less(o cost) bool {
 }
 
 func newTopology(cards []card) *topology {
-	t := &topology{links: make([]uint64, len(cards)), numa: make([]int, len(cards))}
+	t := &topology{links: make([]uint64, len(cards)), numa: make([]int, len(cards)), plain: true, known: map[ask]chosen{}}
 	at := make(map[string]int, len(cards))
 	for i, c := range cards {
 		at[c.src.PCIAddress] = i
@@ -42,16 +55,39 @@ func newTopology(cards []card) *topology {
 			if j, ok := at[address]; ok && j != i && i < 64 && j < 64 {
 				t.links[i] |= 1 << j // either side's word is enough
 				t.links[j] |= 1 << i
+				t.plain = false
 			}
 		}
+		t.plain = t.plain && t.numa[i] == t.numa[0]
 	}
 	return t
 }
 
 // choose picks count of the free cards (sorted) at the least cost; among equals
-// the first in order. All sets are tried where they are few; else one is grown
-// from each card.
+// the first in order.
 func (t *topology) choose(free []int, count int) ([]int, cost) {
+	if t.plain {
+		numa := min(1, count)
+		if t.numa[0] < 0 {
+			numa = count
+		}
+		return free[:count], cost{unlinked: count * (count - 1) / 2, numa: numa}
+	}
+	if len(t.links) > 64 {
+		return t.search(free, count)
+	}
+	key := ask{mask(free), count}
+	got, ok := t.known[key]
+	if !ok {
+		got.set, got.cost = t.search(free, count)
+		got.set = slices.Clone(got.set)
+		t.known[key] = got
+	}
+	return got.set, got.cost
+}
+
+// search tries all sets where they are few; else one is grown from each card.
+func (t *topology) search(free []int, count int) ([]int, cost) {
 	if count == len(free) {
 		return free, t.cost(free, free)
 	}

@@ -253,7 +253,10 @@ func (d departures) moved(m packing.Moved) {
 }
 
 func (x *MIG) placer(g *gpu.Geometry, mix []float64, rng *rand.Rand) sliced {
-	if x.Policy == "tenon" {
+	if x.Policy == "tenon" && x.Moves == 0 {
+		return newMIGBoard(g, x.GPUs, mix)
+	}
+	if x.Policy == "tenon" { // what moves is not on a host yet
 		return packing.NewSlices(g, x.GPUs, mix)
 	}
 	if x.Policy == "pool" {

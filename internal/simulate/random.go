@@ -9,7 +9,15 @@ import (
 // placer is what a replay drives.
 type placer interface {
 	Class(packing.Request) int
-	Place(class int) (node, card int)
+	Place(class int) bool
+}
+
+// engine is a policy of others, which is no more than a score.
+type engine struct{ *packing.Engine }
+
+func (e engine) Place(class int) bool {
+	node, _ := e.Engine.Place(class)
+	return node >= 0
 }
 
 // random places on any node with room, and there on any card, each as likely as
@@ -25,9 +33,9 @@ func (r *random) Class(req packing.Request) int {
 	return len(r.classes) - 1
 }
 
-func (r *random) Place(class int) (node, card int) {
+func (r *random) Place(class int) bool {
 	req := &r.classes[class]
-	node, card = -1, -1
+	node, card := -1, -1
 	for i, fit := 0, 0; i < len(r.nodes); i++ {
 		if r.nodes[i].Fits(req) {
 			if fit++; r.rng.Intn(fit) == 0 {
@@ -36,7 +44,7 @@ func (r *random) Place(class int) (node, card int) {
 		}
 	}
 	if node < 0 {
-		return -1, -1
+		return false
 	}
 	n := &r.nodes[node]
 	if req.Shared() {
@@ -49,5 +57,5 @@ func (r *random) Place(class int) (node, card int) {
 		}
 	}
 	n.Take(req, card)
-	return node, card
+	return true
 }

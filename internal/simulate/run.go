@@ -122,18 +122,14 @@ func (x *Replay) placer(nodes []packing.Node, rng *rand.Rand) placer {
 	case "random":
 		return &random{nodes: nodes, rng: rng}
 	case "fgd":
-		return packing.NewEngine(nodes, newFGD(x.Pods))
+		return engine{packing.NewEngine(nodes, newFGD(x.Pods))}
 	case "bestfit":
-		return packing.NewEngine(nodes, newBestFit(nodes))
-	}
-	w := x.Weights
-	if w == (packing.Weights{}) {
-		w = packing.Default
+		return engine{packing.NewEngine(nodes, newBestFit(nodes))}
 	}
 	if x.Learn {
-		return newLearner(nodes, w)
+		return newLearner(nodes, x.Weights)
 	}
-	return packing.NewEngine(nodes, packing.NewFit(nodes, packing.MixOf(x.Pods), w))
+	return newBoard(nodes, packing.MixOf(x.Pods), x.Weights)
 }
 
 // seed plays one seed. The nodes' order, which breaks ties, is the seed's too.
@@ -160,11 +156,11 @@ func (x *Replay) seed(seed, capacity int64, watch *stopwatch) SeedReport {
 	watch.start()
 	for i := range work {
 		watch.lap()
-		node, _ := e.Place(classes[i])
+		placed := e.Place(classes[i])
 		watch.decided()
 		d := work[i].Demand()
 		came += d
-		if node >= 0 {
+		if placed {
 			taken += d
 			out.Placed++
 		}
