@@ -42,7 +42,9 @@ func tell(out io.Writer, lines []preflight.Line, asJSON bool) error {
 	if asJSON {
 		enc := json.NewEncoder(out)
 		enc.SetIndent("", "  ")
-		if err := enc.Encode(map[string]any{"lines": lines, "ok": !preflight.Failed(lines)}); err != nil {
+		if err := enc.Encode(map[string]any{
+			"lines": lines, "ok": !preflight.Failed(lines), "passed": count[preflight.OK], "warned": count[preflight.Warn], "failed": count[preflight.Fail],
+		}); err != nil {
 			return fmt.Errorf("print: %w", err)
 		}
 	} else {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,8 +26,11 @@ func TestCheckReadsThisMachine(t *testing.T) {
 	errText := check(t.Context(), args, none, &text)
 	errJSON := check(t.Context(), append(args, "-json"), none, &raw)
 	var got struct {
-		OK    bool             `json:"ok"`
-		Lines []preflight.Line `json:"lines"`
+		OK     bool             `json:"ok"`
+		Passed int              `json:"passed"`
+		Warned int              `json:"warned"`
+		Failed int              `json:"failed"`
+		Lines  []preflight.Line `json:"lines"`
 	}
 	if err := json.Unmarshal(raw.Bytes(), &got); err != nil {
 		t.Fatal(err)
@@ -34,10 +38,13 @@ func TestCheckReadsThisMachine(t *testing.T) {
 	if got.OK || !errors.Is(errText, errCheck) || !errors.Is(errJSON, errCheck) { // nobody is at that port
 		t.Errorf("ok %v, %v, %v", got.OK, errText, errJSON)
 	}
-	for _, want := range []string{"control plane", "kernel", "containerd"} {
+	for _, want := range []string{"control plane", "kernel", "containerd", "iommu"} { // this host's cards or none
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("%q is not in\n%s", want, text.String())
 		}
+	}
+	if last := fmt.Sprintf("\n%d ok, %d to look at, %d failed\n", got.Passed, got.Warned, got.Failed); !strings.HasSuffix(text.String(), last) || got.Passed+got.Warned+got.Failed != len(got.Lines) {
+		t.Errorf("%d lines, counted as %q in\n%s", len(got.Lines), last, text.String())
 	}
 	if len(got.Lines) < 15 || !strings.Contains(text.String(), "failed\n") {
 		t.Errorf("%d lines", len(got.Lines))

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
+	"io/fs"
 	"net"
 	"net/url"
 	"os"
@@ -37,22 +39,29 @@ func readFacts(ctx context.Context, c config) preflight.Facts {
 		Pages: hugePages("/sys/kernel/mm/hugepages"), MemoryLock: memoryLock(), Remapping: remapping("/proc/interrupts"),
 		VFIO: preflight.VFIO{Loaded: exists("/sys/bus/pci/drivers/vfio-pci"), Available: loadable("vfio-pci")},
 	}
+	f.Denied = denied(f)
 	f.Cgroups, f.NoCgroup = cgroups("/sys/fs/cgroup")
 	var name unix.Utsname
 	if unix.Uname(&name) == nil {
 		f.Kernel = unix.ByteSliceToString(name.Release[:])
 	}
-	if f.QEMU.Path != "" && f.QEMUUser {
+	if f.QEMU.Path != "" && f.QEMUUser && !f.Denied["kvm"] {
 		f.Virt, f.VirtWhy = libvirt.Probe(ctx, os.TempDir())
 	} else {
 		f.Virt, f.VirtWhy = "tcg", "not tried"
 	}
-	f.StateFS, f.StateFree = fileSystem(c.engineDir)
+	var hidden bool
+	if f.StateFS, f.StateFree, hidden = fileSystem(c.engineDir); hidden {
+		f.Denied["state folder"], f.Denied["disk room"] = true, true
+	}
 	rules, err := nftables.New()
 	if err == nil {
 		_, err = rules.ListTables()
 	}
 	f.NFTables, f.DoorErr = err, dial(ctx, c.doorURL)
+	if !f.Root && errors.Is(err, fs.ErrPermission) {
+		f.Denied["packet rules"] = true
+	}
 	var clock unix.Timex
 	if state, err := unix.Adjtimex(&clock); err == nil {
 		f.ClockSaid, f.ClockOff = true, state == unix.TIME_ERROR || clock.Status&unix.STA_UNSYNC != 0
@@ -63,6 +72,25 @@ func readFacts(ctx context.Context, c config) preflight.Facts {
 	}
 	return f
 }
+
+// denied are the lines that say nothing of a host to whoever is not root. A device's
+// file is seen by everybody, and opened by few; the limits are the caller's own.
+func denied(f preflight.Facts) map[string]bool {
+	out := map[string]bool{}
+	if f.Root {
+		return out
+	}
+	out["kvm"] = libvirt.HasKVM() // a probe guest runs as QEMU's own user
+	out["memory lock"] = f.MemoryLock != ""
+	out["interrupt remapping"] = !f.Remapping && unreadable("/proc/interrupts")
+	for name, p := range map[string]preflight.Program{"containerd": f.Containerd, "runc": f.Runc, "libvirt": f.Libvirt, "qemu": f.QEMU} {
+		out[name] = p.Path != "" && p.Version == "" && unix.Access(p.Path, unix.X_OK) == unix.EACCES
+	}
+	return out
+}
+
+// unreadable reports a file that is there and is not this user's to read.
+func unreadable(path string) bool { return unix.Access(path, unix.R_OK) == unix.EACCES }
 
 func readCards(ctx context.Context, c config, f *preflight.Facts) {
 	groups, _ := os.ReadDir("/sys/kernel/iommu_groups")
@@ -108,6 +136,9 @@ func readCards(ctx context.Context, c config, f *preflight.Facts) {
 		_, err = fabric.Partitions(ctx)
 	}
 	f.Fabric = err
+	if !f.Root && errors.Is(err, fs.ErrPermission) {
+		f.Denied["fabric manager"] = true
+	}
 }
 
 func cardFacts(c pci.Card) preflight.Card {
@@ -179,8 +210,25 @@ func number(path string) int64 {
 	return n
 }
 
-// loadable reports that the kernel has a module; nothing is loaded.
-func loadable(module string) bool { return exec.Command("modprobe", "-n", "-q", module).Run() == nil }
+// loadable reports that the kernel has a module; nothing is loaded. A user's PATH may
+// lack the folder that has modprobe.
+func loadable(module string) bool {
+	at, ok := find("modprobe")
+	return ok && exec.Command(at, "-n", "-q", module).Run() == nil //nolint:gosec // a fixed name
+}
+
+// find is where a program is, if it is.
+func find(name string) (path string, ok bool) {
+	if path, err := exec.LookPath(name); err == nil {
+		return path, true
+	}
+	for _, dir := range []string{"/usr/sbin", "/sbin"} {
+		if path = filepath.Join(dir, name); exists(path) {
+			return path, true
+		}
+	}
+	return "", false
+}
 
 func hasFileSystem(name string) bool {
 	raw, _ := os.ReadFile("/proc/filesystems")
@@ -196,12 +244,9 @@ var versionForm = regexp.MustCompile(`[0-9]+\.[0-9]+[0-9.]*`)
 
 // program finds one and asks it what it is.
 func program(ctx context.Context, name string, args ...string) (p preflight.Program) {
-	path, err := exec.LookPath(name)
-	if err != nil {
-		path = filepath.Join("/usr/sbin", name)
-		if !exists(path) {
-			return p
-		}
+	path, ok := find(name)
+	if !ok {
+		return p
 	}
 	p.Path = path
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -259,16 +304,22 @@ var fileSystems = map[int64]string{
 	unix.EXT4_SUPER_MAGIC: "ext4", unix.XFS_SUPER_MAGIC: "xfs", unix.BTRFS_SUPER_MAGIC: "btrfs", unix.TMPFS_MAGIC: "tmpfs", unix.OVERLAYFS_SUPER_MAGIC: "overlay",
 }
 
-// fileSystem is what a folder is on, or will be.
-func fileSystem(dir string) (kind string, free int64) {
-	for !exists(dir) && dir != "/" && dir != "." {
+// fileSystem is what a folder is on, or will be; hidden: it lies in one that is not
+// this user's to look into.
+func fileSystem(dir string) (kind string, free int64, hidden bool) {
+	for dir != "/" && dir != "." {
+		_, err := os.Stat(dir)
+		if err == nil {
+			break
+		}
+		hidden = hidden || errors.Is(err, fs.ErrPermission)
 		dir = filepath.Dir(dir)
 	}
 	var st unix.Statfs_t
 	if unix.Statfs(dir, &st) != nil {
-		return "", 0
+		return "", 0, hidden
 	}
-	return fileSystems[st.Type], int64(st.Bavail) * st.Bsize //nolint:gosec // far below
+	return fileSystems[st.Type], int64(st.Bavail) * st.Bsize, hidden //nolint:gosec // far below
 }
 
 // dial tries the way to the control plane.

@@ -1,22 +1,26 @@
 package preflight
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 )
 
 // devices judges what concerns the host's own cards.
 func (j *judge) devices(f Facts) {
 	if f.ScanErr != nil {
-		j.say("PCI", Fail, "mount /sys", "it can't be read: %v", f.ScanErr)
+		do := "mount /sys"
+		if errors.Is(f.ScanErr, fs.ErrPermission) {
+			do = asRoot
+		}
+		j.say("PCI", Fail, do, "it can't be read: %v", f.ScanErr)
 		return
 	}
 	if len(f.Cards) == 0 && len(f.Unknown) == 0 && len(f.Parents) == 0 {
 		j.say("cards", Warn, "see the lines below for what was left out; another device is allowed with -gpu-allow VENDOR:DEVICE", "no GPU is offered")
 	}
-	if len(f.Cards) > 0 {
-		j.passing(f)
-	}
+	j.passing(f)
 	for _, c := range f.Cards {
 		j.card(f, c)
 	}
@@ -24,7 +28,11 @@ func (j *judge) devices(f Facts) {
 		j.say("parent "+name, OK, "", "makes mediated devices")
 	}
 	for _, d := range f.Unknown {
-		j.say("card "+d.Address, Warn, "look at the kernel's log (dmesg) for it; it is not offered until it can be read", "unknown: %s", d.Reason)
+		do := "look at the kernel's log (dmesg) for it; it is not offered until it can be read"
+		if !f.Root {
+			do = asRoot + "; if it can't be read then either, " + do
+		}
+		j.say("card "+d.Address, Warn, do, "unknown: %s", d.Reason)
 	}
 	for _, d := range f.Excluded {
 		j.say("not offered "+d.Address, OK, "", "%s: %s", d.Name, d.Reason)
@@ -35,7 +43,7 @@ func (j *judge) devices(f Facts) {
 // passing judges whether functions can be given to virtual machines.
 func (j *judge) passing(f Facts) {
 	nobody := Warn // gets the cards
-	if f.NVIDIACards == 0 {
+	if f.NVIDIACards == 0 && len(f.Cards) > 0 {
 		nobody = Fail
 	}
 	j.must("iommu", f.IOMMUGroups > 0, nobody, fmt.Sprintf("on, %d groups", f.IOMMUGroups), "off: no virtual machine gets a card",

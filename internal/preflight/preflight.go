@@ -46,10 +46,11 @@ type Facts struct {
 	Door      string
 
 	Root        bool
-	Kernel      string   // as uname prints it
-	Cgroups     int      // version; 0: none
-	NoCgroup    []string // controllers that are missing
-	UserSpaces  int      // user namespaces that may be made
+	Denied      map[string]bool // lines of which nothing could be read without being root
+	Kernel      string          // as uname prints it
+	Cgroups     int             // version; 0: none
+	NoCgroup    []string        // controllers that are missing
+	UserSpaces  int             // user namespaces that may be made
 	FileSystems map[string]bool
 	LoopDevice  bool
 	NFTables    error
@@ -126,7 +127,7 @@ type Device struct{ Address, Name, Reason string }
 
 // Judge says what can be said of a machine.
 func Judge(f Facts) []Line {
-	var j judge
+	j := judge{denied: f.Denied}
 	j.host(f)
 	j.engines(f)
 	j.room(f)
@@ -137,9 +138,17 @@ func Judge(f Facts) []Line {
 	return j.lines
 }
 
-type judge struct{ lines []Line }
+type judge struct {
+	denied map[string]bool
+	lines  []Line
+}
+
+const asRoot = "run `tenon-agent check` as root"
 
 func (j *judge) say(name string, level Level, do, text string, args ...any) {
+	if j.denied[name] { // what nobody could look at is neither there nor missing
+		level, do, text, args = Warn, asRoot, "not known: only root can look", nil
+	}
 	if len(args) > 0 {
 		text = fmt.Sprintf(text, args...)
 	}
@@ -226,7 +235,7 @@ func (j *judge) engines(f Facts) {
 	j.must("qemu's user", f.QEMUUser, Warn, "libvirt-qemu", "there is no user libvirt-qemu: no virtual machine can run", "apt install libvirt-daemon-system")
 	j.must("tun devices", f.Tun, Warn, "/dev/net/tun is there", "there is no /dev/net/tun: virtual machines have no network", "modprobe tun")
 	do := "switch virtualisation on in the firmware (VT-x, AMD-V), modprobe kvm_intel or kvm_amd, and run `tenon-agent check` again"
-	if strings.Contains(f.VirtWhy, "Permission denied") {
+	if strings.Contains(f.VirtWhy, "Permission denied") { // QEMU's own words, as QEMU's user
 		do = "let QEMU's user open /dev/kvm: chgrp kvm /dev/kvm; chmod 660 /dev/kvm; usermod -aG kvm libvirt-qemu"
 	}
 	j.must("kvm", f.Virt == "kvm", Warn, f.VirtWhy, f.VirtWhy+"; virtual machines are many times slower", do)

@@ -3,6 +3,7 @@ package preflight
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"testing"
@@ -115,6 +116,48 @@ func TestACardThatNobodyGetsFails(t *testing.T) {
 	f.HostBoard = false // its cards are not offered at all
 	if lines := Judge(f); Failed(lines) || strings.Contains(fmt.Sprint(lines), "iommu") {
 		t.Errorf("%+v", lines)
+	}
+}
+
+// TestAHostWithoutCardsTellsOfItsIOMMU: whoever buys cards for it wants to know.
+func TestAHostWithoutCardsTellsOfItsIOMMU(t *testing.T) {
+	t.Parallel()
+	f := good()
+	f.Cards, f.NVIDIACards = nil, 0
+	if text := fmt.Sprint(Judge(f)); !strings.Contains(text, "iommu ok on, 40 groups") {
+		t.Error(text)
+	}
+	f.IOMMUGroups = 0
+	if lines := Judge(f); Failed(lines) || !strings.Contains(fmt.Sprint(lines), "iommu warn off") {
+		t.Errorf("off, and nobody misses it yet: %+v", lines)
+	}
+}
+
+// TestWhatOnlyRootCanSeeIsNotCalledMissing: the line says so, whatever was read, and
+// no other cause or cure.
+func TestWhatOnlyRootCanSeeIsNotCalledMissing(t *testing.T) {
+	t.Parallel()
+	f := good()
+	f.Root, f.Virt, f.VirtWhy, f.NFTables, f.MemoryLock = false, "tcg", "not tried", errors.New("operation not permitted"), "64 KiB"
+	f.StateFS, f.Remapping = "tmpfs", false
+	f.Denied = map[string]bool{"kvm": true, "packet rules": true, "memory lock": true, "state folder": true, "interrupt remapping": true, "iommu": false}
+	f.Unknown = []Device{{"0000:42:00.0", "", "class: permission denied"}}
+	lines := Judge(f)
+	for _, l := range lines {
+		want := Line{l.Name, Warn, "not known: only root can look", "run `tenon-agent check` as root"}
+		switch {
+		case f.Denied[l.Name] && l != want:
+			t.Errorf("%+v", l)
+		case l.Name == "card 0000:42:00.0" && !strings.Contains(l.Do, "as root"):
+			t.Errorf("%+v", l)
+		case l.Name == "rights" && l.Level != Fail, !f.Denied[l.Name] && l.Level != OK && l.Name != "rights" && l.Name != "card 0000:42:00.0":
+			t.Errorf("%+v", l)
+		}
+	}
+	f = good()
+	f.Root, f.ScanErr = false, fmt.Errorf("open /sys: %w", fs.ErrPermission)
+	if text := fmt.Sprint(Judge(f)); strings.Contains(text, "mount /sys") || !strings.Contains(text, "check` as root") {
+		t.Error(text)
 	}
 }
 

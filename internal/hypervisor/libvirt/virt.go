@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -76,11 +77,18 @@ func probe(ctx context.Context, dir string) virt {
 // Probe says how machines would run on this host, and why so, by a guest that it
 // runs with a file in a folder that QEMU's user can reach.
 func Probe(ctx context.Context, dir string) (mode, why string) {
-	if _, err := os.Stat("/dev/kvm"); err != nil {
+	if !HasKVM() {
 		return virtTCG, "emulated: this host has no /dev/kvm"
 	}
 	v := probe(ctx, dir)
 	return v.mode, v.why
+}
+
+// HasKVM reports whether there is a device for it, which says nothing yet of whether
+// it works.
+func HasKVM() bool {
+	_, err := os.Stat("/dev/kvm")
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // HasUser reports whether the user is there as which machines run.
@@ -93,7 +101,7 @@ func HasUser() bool {
 func probeKVM(ctx context.Context, dir string, owner ids) error {
 	f, err := os.CreateTemp(dir, "probe-*.img")
 	if err != nil {
-		return fmt.Errorf("no probe could be made")
+		return fmt.Errorf("no probe could be made: %w", err)
 	}
 	defer func() { _ = os.Remove(f.Name()) }()
 	_, err = f.Write(probeBoot)
@@ -104,7 +112,7 @@ func probeKVM(ctx context.Context, dir string, owner ids) error {
 		err = f.Truncate(1 << 20)
 	}
 	if err := errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("no probe could be made")
+		return fmt.Errorf("no probe could be made: %w", err)
 	}
 	// Whoever asks may be in a hurry; the answer is for all who come after.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeWithin)
@@ -125,6 +133,9 @@ func probeKVM(ctx context.Context, dir string, owner ids) error {
 	}
 	if err != nil {
 		line, _, _ := strings.Cut(strings.TrimSpace(said.String()), "\n")
+		if line == "" { // it did not come to say anything
+			return fmt.Errorf("a probe guest could not be started: %w", err)
+		}
 		return fmt.Errorf("a probe guest failed: %s", strings.TrimPrefix(line, "qemu-system-x86_64: "))
 	}
 	return errors.New("a probe guest said nothing")
