@@ -54,6 +54,12 @@ func (w *worker) make(ctx context.Context, v view) error {
 		return err
 	}
 	w.change(func(p *published) { p.state, p.progress, p.message, p.reason = nodewire.GuestStarting, nil, "", "" })
+	if len(v.want.Peers) > 1 {
+		dog.Stop() // the others' preparations have limits of their own
+		if err := w.awaitPeers(ctx, d); err != nil {
+			return err
+		}
+	}
 	dog.Reset(w.a.t.StepTimeout)
 	prepared := time.Now()
 	if err := w.noteStart(v); err != nil {

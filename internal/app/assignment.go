@@ -61,6 +61,7 @@ func (a *App) NodeAssignment(ctx context.Context, id cloud.NodeID) (nodewire.Ass
 		if x.OnNodeLoss == cloud.LossRestarts && !bound[x.ID] {
 			out.Instances[i].StopAfterSeconds = int(cloud.FenceAfter / time.Second)
 		}
+		asMember(&out.Instances[i], x, got.Instances)
 		if x.Kind == cloud.KindNotebook {
 			out.Instances[i].AppPort = notebookPort
 		}

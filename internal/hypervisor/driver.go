@@ -139,6 +139,13 @@ type Dialer interface {
 	Dial(ctx context.Context, id string, port int) (net.Conn, error)
 }
 
+// Neighbours is a Driver that knows where the guests of one group are to each other.
+type Neighbours interface {
+	// PeerAddress is a guest's address once it is prepared at that epoch; empty
+	// before, and after it was removed.
+	PeerAddress(p nodewire.Peer) string
+}
+
 // Pruner is a Driver that keeps images for as long as a disk in one of the node's
 // volumes is based on them. The folders are those of every volume that there is.
 type Pruner interface {

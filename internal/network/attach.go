@@ -30,6 +30,7 @@ type Attachment struct {
 	MAC     string `json:"mac"`
 	Port    string `json:"port"` // the host's end of the pair, or the VM's tap
 	VM      bool   `json:"vm,omitempty"`
+	Group   string `json:"group,omitempty"` // of guests that reach each other; empty: it reaches none
 }
 
 // guestInterface is what the guest sees.
@@ -39,13 +40,18 @@ const guestInterface = "eth0"
 // The network namespace belongs to the guest's user namespace, since a service
 // in it could not bind a low port otherwise.
 func (n *Network) Attach(ctx context.Context, id string, ids IDRange) (Attachment, error) {
-	if a, ok := n.Lookup(id); ok {
+	return n.AttachIn(ctx, id, ids, "")
+}
+
+// AttachIn is Attach for a guest of a group, whose guests reach each other.
+func (n *Network) AttachIn(ctx context.Context, id string, ids IDRange, group string) (Attachment, error) {
+	if a, ok := n.Lookup(id); ok && a.Group == group {
 		return a, nil
 	}
 	if err := n.Detach(ctx, id); err != nil { // what a crash left half made
 		return Attachment{}, err
 	}
-	a := Attachment{ID: id, Gateway: n.Gateway().String()}
+	a := Attachment{ID: id, Gateway: n.Gateway().String(), Group: group}
 	var err error
 	if a.NetNS, a.UserNS, err = makeNamespaces(filepath.Join(n.nsDir(), id), ids); err != nil {
 		return a, err
@@ -96,6 +102,11 @@ func (n *Network) plug(ctx context.Context, a *Attachment) error {
 	if err := n.allowPort(ctx, *a); err != nil {
 		return err
 	}
+	if a.Group != "" { // from here on the rules alone keep it from others
+		if err := netlink.LinkSetIsolated(port, false); err != nil {
+			return fmt.Errorf("open port %s to its group: %w", a.Port, err)
+		}
+	}
 	if err := loopbackUp(a.NetNS); err != nil {
 		return err
 	}
@@ -114,6 +125,9 @@ func (n *Network) Detach(ctx context.Context, id string) error {
 	if errors.Is(nerr, fs.ErrNotExist) && errors.Is(aerr, fs.ErrNotExist) {
 		n.forgetLease(id) // a reboot may have taken all but the address
 		return nil
+	}
+	if a, err := n.readAttachment(id); err == nil && a.Group != "" {
+		n.leaveGroup(ctx, a) // before its address can be another's
 	}
 	// The plugins give back the address; a missing cache entry or namespace is fine.
 	if list, err := n.cniConfig(); err == nil && n.plan.Subnet.IsValid() {

@@ -179,9 +179,9 @@ func (n *Network) ensurePorts() error {
 	if err != nil {
 		return fmt.Errorf("list links: %w", err)
 	}
-	held := map[string]bool{}
+	held, grouped := map[string]bool{}, map[string]bool{}
 	for _, a := range n.pinned {
-		held[a.Port] = true
+		held[a.Port], grouped[a.Port] = true, a.Group != ""
 	}
 	var errs []error
 	for _, l := range links {
@@ -190,7 +190,7 @@ func (n *Network) ensurePorts() error {
 		}
 		err := netlink.LinkSetMaster(l, bridge)
 		if err == nil {
-			err = netlink.LinkSetIsolated(l, true)
+			err = netlink.LinkSetIsolated(l, !grouped[l.Attrs().Name])
 		}
 		if err == nil {
 			err = netlink.LinkSetUp(l)

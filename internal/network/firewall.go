@@ -16,13 +16,22 @@ import (
 )
 
 // ruleset replaces both tables in one transaction. The inet table is what guests
-// may reach; the bridge table pins each port to its own addresses.
+// may reach; the bridge table pins each port to its own addresses, and lets a frame
+// from one guest to another only within a group. The bridge itself keeps ports apart
+// too, except those of groups. Frames that cross the bridge come by the inet table as
+// well where the host has bridges call it.
 var ruleset = template.Must(template.New("nft").Parse(`
 add table inet {{.Table}}
 delete table inet {{.Table}}
 add table bridge {{.Table}}
 delete table bridge {{.Table}}
 table inet {{.Table}} {
+	set peers {
+		type ipv4_addr . ipv4_addr
+{{- if .Pairs}}
+		elements = { {{range .Pairs}}{{.From.Address}} . {{.To.Address}}, {{end}} }
+{{- end}}
+	}
 	chain input {
 		type filter hook input priority -10; policy accept;
 		iifname "{{.Bridge}}" jump from_guest_to_host
@@ -45,6 +54,7 @@ table inet {{.Table}} {
 	}
 	chain from_guest {
 		meta nfproto ipv6 drop
+		oifname "{{.Bridge}}" ip saddr . ip daddr @peers accept
 		oifname "tn*" drop
 		ip saddr != {{.Subnet}} drop
 		ip daddr { 0.0.0.0/8, 127.0.0.0/8, 169.254.0.0/16, 224.0.0.0/3 } drop
@@ -52,6 +62,7 @@ table inet {{.Table}} {
 	}
 	chain to_guest {
 		ct state established,related accept
+		iifname "{{.Bridge}}" ip saddr . ip daddr @peers accept
 		drop
 	}
 	chain postrouting {
@@ -72,9 +83,23 @@ table bridge {{.Table}} {
 		elements = { {{range .Guests}}"{{.Port}}" . {{.Address}} . {{.MAC}}, {{end}} }
 {{- end}}
 	}
+	set peers {
+		type ifname . ifname
+{{- if .Pairs}}
+		elements = { {{range .Pairs}}"{{.From.Port}}" . "{{.To.Port}}", {{end}} }
+{{- end}}
+	}
 	chain prerouting {
 		type filter hook prerouting priority -300; policy accept;
 		iifname @ports jump from_guest
+	}
+	chain forward {
+		type filter hook forward priority -200; policy accept;
+		iifname @ports oifname @ports jump between_guests
+	}
+	chain between_guests {
+		iifname . oifname @peers accept
+		drop
 	}
 	chain from_guest {
 		iifname . ip saddr . ether saddr @guests accept
@@ -107,7 +132,7 @@ func (n *Network) applyFirewall(ctx context.Context) error {
 	var rules bytes.Buffer
 	err := ruleset.Execute(&rules, map[string]any{
 		"Table": n.tableName(), "Bridge": n.bridge, "Gateway": n.Gateway(), "Subnet": n.plan.Subnet,
-		"Uplinks": n.uplinks, "Guests": n.pinned,
+		"Uplinks": n.uplinks, "Guests": n.pinned, "Pairs": n.pairs(),
 	})
 	if err != nil {
 		return fmt.Errorf("write firewall rules: %w", err)
@@ -173,6 +198,11 @@ func (n *Network) allPinned(pins map[string]bool) error {
 			return fmt.Errorf("port %s is not held to its address", a.Port)
 		}
 	}
+	for _, p := range n.pairs() {
+		if !pins[fmt.Sprintf("%q . %q", p.From.Port, p.To.Port)] || !pins[p.From.Address+" . "+p.To.Address] {
+			return fmt.Errorf("ports %s and %s are apart", p.From.Port, p.To.Port)
+		}
+	}
 	return nil
 }
 
@@ -198,8 +228,9 @@ func rulesGeneration() uint32 {
 }
 
 func (n *Network) allowPort(ctx context.Context, a Attachment) error {
-	err := nft(ctx, fmt.Sprintf("add element bridge %[1]s ports { \"%[2]s\" }\nadd element bridge %[1]s guests { \"%[2]s\" . %[3]s . %[4]s }\n",
-		n.tableName(), a.Port, a.Address, a.MAC))
+	rules := fmt.Sprintf("add element bridge %[1]s ports { \"%[2]s\" }\nadd element bridge %[1]s guests { \"%[2]s\" . %[3]s . %[4]s }\n",
+		n.tableName(), a.Port, a.Address, a.MAC)
+	err := nft(ctx, rules+n.pairRules("add", n.pairsOf(a)))
 	if err == nil {
 		n.pinned[a.ID] = a
 	}

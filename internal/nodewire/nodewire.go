@@ -148,6 +148,18 @@ type Instance struct {
 	StopAfterSeconds int               `json:"stop_after_seconds,omitempty"` // without contact the node ends it by itself; 0: never
 	Expected         bool              `json:"expected,omitempty"`           // it ran here before the control plane was restored: of which nothing is here is gone, and not made
 	AppPort          int               `json:"app_port,omitempty"`           // a notebook's server, asked whether it is busy
+	// Group is whom it may reach on this node besides: the guests of the same group.
+	// Peers are those, itself among them. It starts once each of them has an address
+	// here, and knows these by name.
+	Group string `json:"group,omitempty"`
+	Peers []Peer `json:"peers,omitempty"`
+}
+
+// Peer is a guest of one's own group.
+type Peer struct {
+	ID    string `json:"id"`
+	Epoch int64  `json:"epoch"`
+	Name  string `json:"name"` // host name
 }
 
 // Image says what to pull; the digest decides, the reference is where from.

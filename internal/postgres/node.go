@@ -159,6 +159,14 @@ type Assigned struct {
 	OnNodeLoss cloud.LossPolicy
 	SSHKeys    []string `db:"ssh_keys"`
 	UserData   bool     // it has some, which is fetched apart
+
+	JobID      cloud.JobID // it is a member of; zero: of none
+	JobName    string
+	JobRank    int
+	JobSize    int // members of the present attempt
+	JobAttempt int
+	JobTasks   int  // of an array; 0: a gang
+	JobAcross  bool // its members may lie on several nodes
 }
 
 // AssignedDevice is one device of an assigned instance.
@@ -193,8 +201,10 @@ func AssignmentGet(ctx context.Context, q Querier, id cloud.NodeID) (Assignment,
 	b.Queue(`
 		SELECT i.id, i.epoch, i.generation, i.org_id, i.kind, i.name, i.state, i.desired_state AS desired,
 			m.ref AS image_ref, i.image_digest AS digest, m.embedded, m.credential_id IS NOT NULL AS private, COALESCE(i.state = 'running' AND i.started_at < (SELECT restored_at FROM cloud_state), false) AS expected, i.command, i.env, i.vcpu, i.memory_mib, i.disk_mib,
-			i.on_node_loss, i.ssh_keys, i.user_data IS NOT NULL AS user_data
-		FROM instance i JOIN image m ON m.id = i.image_id
+			i.on_node_loss, i.ssh_keys, i.user_data IS NOT NULL AS user_data,
+			i.job_id, COALESCE(j.name, '') AS job_name, COALESCE(i.job_rank, 0) AS job_rank, COALESCE(j.size, 0) AS job_size,
+			COALESCE(j.attempt + i.job_tries + i.job_free, 0) AS job_attempt, COALESCE(j.array_tasks, 0) AS job_tasks, COALESCE(j.across_nodes, false) AS job_across
+		FROM instance i JOIN image m ON m.id = i.image_id LEFT JOIN job j ON j.id = i.job_id
 		WHERE i.node_id = $1 ORDER BY i.id`, id).Query(func(rows pgx.Rows) (err error) {
 		out.Instances, err = pgx.CollectRows(rows, pgx.RowToStructByName[Assigned])
 		return err

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 
 	"github.com/tenon-cloud/tenon/internal/hypervisor"
 	"github.com/tenon-cloud/tenon/internal/network"
+	"github.com/tenon-cloud/tenon/internal/nodewire"
 )
 
 // writeHostFiles puts the files that say where a guest is into its own writable
@@ -32,7 +34,7 @@ func (d *Driver) writeHostFiles(spec hypervisor.Spec, at network.Attachment, ids
 		return startFailure("the image's /etc is not a folder", err)
 	}
 	for name, body := range map[string]string{
-		"etc/hosts":       fmt.Sprintf("127.0.0.1\tlocalhost\n%s\t%s\n", at.Address, spec.Name),
+		"etc/hosts":       fmt.Sprintf("127.0.0.1\tlocalhost\n%s\t%s\n", at.Address, spec.Name) + d.peerHosts(spec),
 		"etc/resolv.conf": "nameserver " + at.Gateway + "\n",
 		"etc/hostname":    spec.Name + "\n",
 	} {
@@ -41,6 +43,27 @@ func (d *Driver) writeHostFiles(spec hypervisor.Spec, at network.Attachment, ids
 		}
 	}
 	return nil
+}
+
+// peerHosts names the other guests of its group.
+func (d *Driver) peerHosts(spec hypervisor.Spec) string {
+	var lines strings.Builder
+	for _, p := range spec.Peers {
+		if address := d.PeerAddress(p); address != "" && p.ID != spec.ID {
+			fmt.Fprintf(&lines, "%s\t%s\n", address, p.Name)
+		}
+	}
+	return lines.String()
+}
+
+// PeerAddress implements hypervisor.Neighbours.
+func (d *Driver) PeerAddress(p nodewire.Peer) string {
+	r, ok := d.readRecord(p.ID)
+	at, attached := d.net.Lookup(p.ID)
+	if !ok || !attached || r.Epoch != p.Epoch {
+		return ""
+	}
+	return at.Address
 }
 
 func replaceFile(root *os.Root, name, body string, owner int) error {

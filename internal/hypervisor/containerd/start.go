@@ -59,7 +59,7 @@ func (d *Driver) Prepare(ctx context.Context, spec hypervisor.Spec, progress hyp
 	progress("parts", "disk and network", -1)
 	disk := make(chan error, 1)
 	go func() { disk <- d.disks.create(ctx, spec.ID, spec.DiskMiB, ids.Base) }()
-	_, err = d.net.Attach(ctx, spec.ID, ids)
+	_, err = d.net.AttachIn(ctx, spec.ID, ids, spec.Group)
 	if err != nil {
 		err = &hypervisor.Failure{Reason: nodewire.ReasonNetwork, Message: "the node could not give it an address", Err: err}
 	}
