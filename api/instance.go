@@ -65,6 +65,9 @@ type Instance struct {
 	OnNodeReboot       string     `json:"on_node_reboot" enum:"restart,fail" doc:"When its node was booted again: restart it there, on the same GPUs, the time down uncharged, or let it fail"`
 	SSHKeys            []string   `json:"ssh_keys,omitempty" doc:"Authorised at its first boot (VMs)"`
 	Volumes            []Volume   `json:"volumes,omitempty" doc:"Data that outlives a stop"`
+	JobID              string     `json:"job_id,omitempty" doc:"Of the job that it is a member of"`
+	Job                string     `json:"job,omitempty" doc:"That job's name"`
+	Rank               *int       `json:"rank,omitempty" doc:"In that job, from 0; of an array, the task's index"`
 	IdleSince          *time.Time `json:"idle_since,omitempty" doc:"Notebooks: since when nothing went on"`
 	IdleStopAt         *time.Time `json:"idle_stop_at,omitempty" doc:"When the project's policy will stop it, if it stays idle"`
 	Simulated          bool       `json:"simulated" doc:"Its GPUs, or the whole guest, are simulated"`
@@ -143,7 +146,7 @@ type ExecTicket struct {
 type Event struct {
 	ID         string         `json:"id"`
 	Cursor     string         `json:"cursor,omitempty" doc:"In a project's stream: its place there, for Last-Event-ID"`
-	Resource   string         `json:"resource" enum:"instance,image,project"`
+	Resource   string         `json:"resource" enum:"instance,image,project,job"`
 	ResourceID string         `json:"resource_id"`
 	Seq        int64          `json:"seq" doc:"Counts per resource, without holes"`
 	Verb       string         `json:"verb" doc:"created, placed, running, stopped, failed…"`

@@ -96,6 +96,9 @@ func (a *App) onInstance(ctx context.Context, c Call, action authz.Action, proje
 			return cloud.NotFound("instance", instance)
 		}
 		s := list[0]
+		if err := notMember(s, action); err != nil {
+			return err
+		}
 		if ifMatch != 0 && ifMatch != s.Generation {
 			return cloud.E(cloud.KindPrecondition, "generation_changed", "instance %q is at generation %d, not %d", s.Name, s.Generation, ifMatch).
 				WithHint("look at it again, and decide again").With("generation", s.Generation)

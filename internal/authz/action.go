@@ -74,6 +74,13 @@ const (
 	InstancePort       Action = "instance.port"    // a stream to a port inside: SSH, forwarding
 	InstanceOpen       Action = "instance.open"    // a port's own web address
 
+	JobList   Action = "job.list"
+	JobRead   Action = "job.read"
+	JobCreate Action = "job.create"
+	JobCancel Action = "job.cancel"
+	JobDelete Action = "job.delete"
+	JobEvents Action = "job.events"
+
 	CredentialList   Action = "registry_credential.list"
 	CredentialCreate Action = "registry_credential.create"
 	CredentialDelete Action = "registry_credential.delete"

@@ -86,6 +86,13 @@ var rules = []Rule{
 	{InstancePort, ScopeProject, workers, false},
 	{InstanceOpen, ScopeProject, workers, false},
 
+	{JobList, ScopeProject, everyone, false},
+	{JobRead, ScopeProject, everyone, false},
+	{JobCreate, ScopeProject, workers, false},
+	{JobCancel, ScopeProject, workers, false},
+	{JobDelete, ScopeProject, workers, false},
+	{JobEvents, ScopeProject, everyone, false},
+
 	{CredentialList, ScopeProject, workers, false},
 	{CredentialCreate, ScopeProject, admins, false}, // a password that every image of the project is pulled with
 	{CredentialDelete, ScopeProject, admins, false},

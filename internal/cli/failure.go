@@ -41,7 +41,7 @@ func exitCodes() *cobra.Command {
   5  refused: not allowed, above a limit, in conflict, invalid, or no capacity
   6  the cloud can't be reached, or answers that it can't serve now
   7  --wait ran out of time; what was asked goes on
-  8  --wait saw the instance fail
+  8  --wait saw the instance or the job fail
 130  interrupted
 
 ` + "`tenon instance shell NAME -- COMMAND`" + ` exits with the command's own code: 127

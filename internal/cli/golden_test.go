@@ -29,7 +29,17 @@ func everything() map[string]any {
 	gpu := api.GPU{ID: "gpu_1", Node: "node-1", Index: 0, ModelName: "H100 80 GB", Mode: "mig", State: "ready", Simulated: true, Slots: 8,
 		Claims: []api.Claim{{Instance: "web-1", ProfileName: "1g.10gb", SlotStart: 6, SlotEnd: 7}, {Instance: "web-2", ProfileName: "3g.40gb", SlotStart: 0, SlotEnd: 4}}}
 	broken := api.GPU{ID: "gpu_2", Node: "node-1", Index: 1, ModelName: "A100 80 GB", Mode: "whole", State: "unhealthy", Reason: "fallen off the bus", Slots: 8}
+	gang := api.Job{ID: "job_1", Name: "train", Project: "default", State: api.JobQueued, Image: "debian-12", Flavor: "h100-1g", Pool: "default", Shape: h100Slice, Command: []string{"python3", "train.py"},
+		MembersMin: 4, MembersMax: 4, Priority: "high", Tier: "batch", Retries: 2, RetriesUsed: 1, Attempt: 2, MaxSeconds: ptr(14_400), QueuePlace: 3, Message: "needs one node for all 4 members, waits: 1 GPU: in use",
+		Reasons: []api.Reason{{Reason: "gpu_busy", Count: 1, Message: "1 GPU: in use"}}, Counts: api.JobCounts{Waiting: 4}, MemberPriceMicros: ptr(int64(412_500)), PricePerHourMicros: ptr(int64(0)), Currency: "USD",
+		CreatedBy: "ada@example.org", CreatedAt: ago(time.Hour), StateAt: ago(time.Minute),
+		Members:  []api.JobMember{{Rank: 0, Instance: "train-0", InstanceID: "inst_1", State: api.StateQueued, Message: "waits: 1 GPU: in use"}},
+		Attempts: []api.JobTry{{Number: 1, Outcome: "failed", Message: "member 1: it ended by itself with exit code 3", EndedAt: ago(time.Minute)}}}
+	array := api.Job{ID: "job_2", Name: "sweep", State: api.JobRunning, Image: "debian-12", Flavor: "cpu-small", Pool: "default", Shape: api.Shape{VCPU: 1, MemoryMiB: 512, DiskMiB: 1024},
+		MembersMin: 1, MembersMax: 1, ArrayTasks: 100, ArrayParallel: 4, Attempt: 1, Counts: api.JobCounts{Waiting: 90, Active: 4, Succeeded: 5, Failed: 1}, CreatedAt: ago(2 * time.Hour), StateAt: ago(time.Hour)}
 	return map[string]any{
+		"GET /v1/projects/default/jobs":                   page(gang, array),
+		"GET /v1/projects/default/jobs/train":             gang,
 		"GET /v1/projects/default/instances":              page(webOne(api.StateRunning), queued, failed),
 		"GET /v1/projects/default/instances/web-1":        webOne(api.StateRunning),
 		"GET /v1/projects/default/instances/train-1":      queued,
@@ -100,6 +110,10 @@ func TestOutput(t *testing.T) {
 		"help-instance":        "help instance",
 		"help-instance-create": "instance create --help",
 		"help-exit-codes":      "help exit-codes",
+		"job-list":             "job list",
+		"job-show":             "job show train",
+		"help-job":             "job --help",
+		"help-job-run":         "job run --help",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

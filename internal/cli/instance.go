@@ -170,6 +170,9 @@ func (a *app) describe(t *table, i *api.Instance) {
 	line("Name", i.Name)
 	line("Id", i.ID)
 	line("Project", i.Project)
+	if i.Rank != nil {
+		line("Job", fmt.Sprintf("%s, member %d", i.Job, *i.Rank))
+	}
 	line("State", fmt.Sprintf("%s for %s", stateText(*i), a.age(i.StateAt)))
 	line("Message", i.Message)
 	if i.QueuePlace > 0 {

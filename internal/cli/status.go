@@ -70,6 +70,10 @@ func (s *status) show(i *api.Instance) {
 	} else if i.Reason != "" {
 		text += ": " + i.Reason
 	}
+	s.say(text)
+}
+
+func (s *status) say(text string) {
 	s.mu.Lock()
 	same := s.text == text
 	s.text = text

@@ -37,6 +37,7 @@ var tags = []*huma.Tag{
 	{Name: "Organisations", Description: "Tenants and their people."},
 	{Name: "Projects", Description: "Isolated resources with limits."},
 	{Name: "Instances", Description: "What runs and holds resources."},
+	{Name: "Jobs", Description: "Gangs and arrays of instances that run to an exit code."},
 	{Name: "Streams", Description: "Terminals, logs, metrics and changes as they happen."},
 	{Name: "Offers", Description: "Flavors, images and prices."},
 	{Name: "Usage", Description: "What was used and what it cost."},

@@ -197,8 +197,16 @@ func instanceOf(i cloud.Instance) api.Instance {
 		Node: i.NodeName, Address: i.Address, Simulated: i.Simulated, CreatedBy: idOf(i.CreatedBy), CreatedAt: i.CreatedAt.UTC(), StartedAt: utc(i.StartedAt),
 		StateAt: i.StateAt.UTC(), DeadlineAt: utc(i.DeadlineAt), DeletedAt: utc(i.DeletedAt),
 		OnStop: string(i.OnStop), Held: i.Held, OnNodeLoss: string(i.OnNodeLoss), OnNodeReboot: string(i.OnReboot), SSHKeys: i.SSHKeys, IdleSince: utc(i.IdleSince), IdleStopAt: utc(i.IdleStopAt),
-		Volumes: each(i.Volumes, volumeOf),
+		Volumes: each(i.Volumes, volumeOf), JobID: idOf(i.JobID), Job: i.JobName, Rank: rankOf(i),
 	}
+}
+
+// rankOf is absent for an instance that is no job's member.
+func rankOf(i cloud.Instance) *int {
+	if i.JobID.IsZero() {
+		return nil
+	}
+	return &i.JobRank
 }
 
 func volumeOf(v cloud.Volume) api.Volume {

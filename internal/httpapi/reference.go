@@ -63,6 +63,7 @@ var refProblems = []refProblem{
 	{"method_not_allowed", "405", "The Allow header lists what is possible."},
 	{"name_taken", "409", "Something of that name is there already."},
 	{"state_conflict", "409", "Not possible in its present state, which the detail names."},
+	{"job_member", "409", "It is a member of a job and comes and goes with it: act on the job."},
 	{"not_running", "409", "It has no guest on a node now."},
 	{"not_a_vm", "409", "Only a VM has a serial console and a screen."},
 	{"port_closed", "409", "Nothing inside the instance answers on that port."},
@@ -275,6 +276,6 @@ func refCurl(op *huma.Operation) string {
 	if op.RequestBody != nil {
 		b.WriteString(` --json '{…}'`)
 	}
-	path := strings.NewReplacer("{project}", "default", "{instance}", "web-1", "{org}", "default", "{", "", "}", "").Replace(op.Path)
+	path := strings.NewReplacer("{project}", "default", "{instance}", "web-1", "{job}", "train-1", "{org}", "default", "{", "", "}", "").Replace(op.Path)
 	return b.String() + ` "$TENON_URL` + path + `"`
 }

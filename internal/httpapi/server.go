@@ -152,6 +152,7 @@ func build(cfg Config) (*server, error) {
 	s.imageOperations()
 	s.credentialOperations()
 	s.instanceOperations()
+	s.jobOperations()
 	s.streamOperations()
 	s.rawOperations()
 	s.usageOperations()

@@ -22,7 +22,8 @@ type Job struct {
 }
 
 const jobSelect = `
-	SELECT j.id, j.org_id, j.project_id, p.name, j.name, j.image_id, m.name, j.flavor_id, f.name, o.name, o.simulated,
+	SELECT j.id, j.org_id, j.project_id, p.name, j.name, j.image_id, m.name, j.flavor_id, f.name, o.name,
+		o.simulated OR EXISTS (SELECT FROM instance i, LATERAL instance_devices(i.id) d WHERE i.job_id = j.id AND i.node_id IS NOT NULL AND i.gpu_count > 0 AND d.simulated),
 		j.command, j.env, j.labels, j.members_min, j.members_max, j.array_tasks, j.array_parallel, j.across_nodes,
 		j.priority, j.tier, j.spot, j.expected_seconds, j.max_seconds, j.retries,
 		j.desired_state, j.generation, j.state, j.state_at, j.reason, j.message, j.attempt, j.size, j.retries_used,

@@ -1078,6 +1078,94 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/projects/{project}/jobs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List jobs
+         * @description Newest first, without deleted ones unless all is asked for, and without their members.
+         */
+        get: operations["job.list"];
+        put?: never;
+        /**
+         * Run a job
+         * @description Its members are queued when the answer comes. A gang starts whole or not at all; one whose members meet (more than one, without across_nodes) goes to one node, since nodes' networks are not joined. What could never fit is refused with 422, which says what could.
+         */
+        post: operations["job.create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/projects/{project}/jobs/{job}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show a job
+         * @description With its members, by rank, and the attempts that are over. Members are instances: their logs and metrics are read under /instances/{instance}.
+         */
+        get: operations["job.read"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete a job
+         * @description With its members, running or not; its events and its usage stay.
+         */
+        delete: operations["job.delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/projects/{project}/jobs/{job}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Cancel a job
+         * @description All members are stopped; the job and its history stay.
+         */
+        post: operations["job.cancel"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/projects/{project}/jobs/{job}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List what happened to a job
+         * @description Newest first; what happened to each member is told of that instance.
+         */
+        get: operations["job.events"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/projects/{project}/quotas": {
         parameters: {
             query?: never;
@@ -1377,7 +1465,7 @@ export interface components {
             id: string;
             message: string;
             /** @enum {string} */
-            resource: "instance" | "image" | "project";
+            resource: "instance" | "image" | "project" | "job";
             resource_id: string;
             /**
              * Format: int64
@@ -1829,6 +1917,10 @@ export interface components {
             /** @description What runs; resolved when the instance was created */
             image_digest: string;
             image_id: string;
+            /** @description That job's name */
+            job?: string;
+            /** @description Of the job that it is a member of */
+            job_id?: string;
             /** @enum {string} */
             kind: "container" | "vm" | "notebook";
             labels?: {
@@ -1886,6 +1978,11 @@ export interface components {
              * @description While queued, of one: its place in its pool's queue, from 1
              */
             queue_place?: number;
+            /**
+             * Format: int64
+             * @description In that job, from 0; of an array, the task's index
+             */
+            rank?: number;
             /** @description For programs: no_capacity, image_pull_failed, exited */
             reason?: string;
             /** @description While queued: why each place was refused, with counts */
@@ -1991,6 +2088,313 @@ export interface components {
             on_node_reboot?: "restart" | "fail";
             /** @enum {string} */
             on_stop?: "release" | "hold";
+        };
+        Job: {
+            /** @description The members may lie on several nodes, whose networks are not joined */
+            across_nodes: boolean;
+            /**
+             * Format: int64
+             * @description At most so many of them at once
+             */
+            array_parallel?: number;
+            /**
+             * Format: int64
+             * @description Of an array; absent for a gang
+             */
+            array_tasks?: number;
+            /**
+             * Format: int64
+             * @description Of a gang, from 1
+             */
+            attempt: number;
+            /** @description Of one job: those that are over, newest first, at most 50 */
+            attempts?: components["schemas"]["JobTry"][];
+            command?: string[];
+            counts: components["schemas"]["JobCounts"];
+            /** Format: date-time */
+            created_at: string;
+            created_by: string;
+            currency?: string;
+            /** Format: date-time */
+            deleted_at?: string;
+            /** @enum {string} */
+            desired_state: "running" | "cancelled" | "deleted";
+            /**
+             * Format: int64
+             * @description Limit of the writable layer
+             */
+            disk_mib: number;
+            env?: {
+                [key: string]: string;
+            };
+            /**
+             * Format: int64
+             * @description As its owner said
+             */
+            expected_seconds?: number;
+            /** Format: date-time */
+            finished_at?: string;
+            /** @description Of each member */
+            flavor: string;
+            /**
+             * Format: int64
+             * @description Of what is wanted; the ETag
+             */
+            generation: number;
+            /**
+             * Format: int64
+             * @description Cards or slices
+             */
+            gpu_count: number;
+            /**
+             * Format: int64
+             * @description Of a flavor: usable memory of one card or slice, the least that a driver tells of those there are; absent while none has told
+             */
+            gpu_memory_mib?: number;
+            /** @enum {string} */
+            gpu_mode?: "whole" | "mig" | "shared" | "vgpu";
+            /** @description Key of the model: h100-80gb */
+            gpu_model?: string;
+            /** @description For people: H100 80 GB */
+            gpu_model_name?: string;
+            /** @description Class of the MIG profile: 1g, 1g+me, 1g2, 2g, 3g, 4g, 7g; share4 or vgpu8 for equal parts; whole for a card */
+            gpu_profile?: string;
+            /** @description As the driver spells it on this model: 1g.10gb */
+            gpu_profile_name?: string;
+            /**
+             * Format: int64
+             * @description Of a flavor: streaming multiprocessors of a slice, likewise
+             */
+            gpu_sms?: number;
+            /** @example job_01k3zq8h2mfw4v8y0c6d9r2t5x */
+            id: string;
+            image: string;
+            labels?: {
+                [key: string]: string;
+            };
+            /**
+             * Format: int64
+             * @description It is ended after this time of running
+             */
+            max_seconds?: number;
+            /**
+             * Format: int64
+             * @description Of one member while it runs; a job costs what its members do, by the second
+             */
+            member_price_per_hour_micros?: number;
+            /** @description Of one job, by rank */
+            members?: components["schemas"]["JobMember"][];
+            /**
+             * Format: int64
+             * @description As many as fit, up to this
+             */
+            members_max: number;
+            /**
+             * Format: int64
+             * @description Of a gang: fewer are never started
+             */
+            members_min: number;
+            /** Format: int64 */
+            memory_mib: number;
+            /** @description For a person: what it waits for, how far it is, or why it ended */
+            message?: string;
+            /** @example train-1 */
+            name: string;
+            /**
+             * Format: date-time
+             * @description Of the present attempt
+             */
+            placed_at?: string;
+            pool: string;
+            /**
+             * Format: int64
+             * @description Of what runs now
+             */
+            price_per_hour_micros?: number;
+            /** @enum {string} */
+            priority: "low" | "normal" | "high";
+            project: string;
+            project_id: string;
+            /**
+             * Format: int64
+             * @description While queued, of one: the place of its first member in its pool's queue, from 1
+             */
+            queue_place?: number;
+            /** @description For programs: member_failed, tasks_failed, max_runtime, platform, quota */
+            reason?: string;
+            /** @description While queued: why each place was refused, with counts */
+            reasons?: components["schemas"]["Reason"][];
+            /**
+             * Format: int64
+             * @description How often a member's failure starts all of them again; of an array, a task's failure that task
+             */
+            retries: number;
+            /** Format: int64 */
+            retries_used: number;
+            simulated: boolean;
+            /**
+             * Format: int64
+             * @description Members of the present or last attempt; 0: not placed yet
+             */
+            size: number;
+            /** @description It may be ended for others at any time */
+            spot: boolean;
+            /**
+             * Format: date-time
+             * @description When the first member of the present attempt ran
+             */
+            started_at?: string;
+            /** @enum {string} */
+            state: "queued" | "starting" | "running" | "succeeded" | "failed" | "cancelled" | "deleted";
+            /** Format: date-time */
+            state_at: string;
+            /**
+             * @description Whether somebody waits for it
+             * @enum {string}
+             */
+            tier: "interactive" | "batch";
+            /** Format: int64 */
+            vcpu: number;
+        };
+        JobCounts: {
+            /**
+             * Format: int64
+             * @description On a node
+             */
+            active: number;
+            /** Format: int64 */
+            failed: number;
+            /** Format: int64 */
+            succeeded: number;
+            /** Format: int64 */
+            waiting: number;
+        };
+        JobCreate: {
+            /** @description Members may lie on several nodes. Their networks are not joined: they get ranks, and no MASTER_ADDR */
+            across_nodes?: boolean;
+            /**
+             * Format: int64
+             * @description So many tasks that know nothing of each other, instead of a gang: each gets TENON_ARRAY_INDEX, from 0. At most 1000
+             */
+            array?: number;
+            /** @description Replaces the image's entry point and command */
+            command?: string[];
+            env?: {
+                [key: string]: string;
+            };
+            /**
+             * Format: int64
+             * @description How long it will run, as far as you know
+             */
+            expected_seconds?: number;
+            /** @description Name or id, of each member */
+            flavor: string;
+            /**
+             * @description Name or id of a container image
+             * @example debian-12
+             */
+            image: string;
+            labels?: {
+                [key: string]: string;
+            };
+            /**
+             * Format: int64
+             * @description End it after this time of running: it has failed then, with reason max_runtime
+             */
+            max_seconds?: number;
+            /**
+             * Format: int64
+             * @description A gang of this size, started whole or not at all; 1 when absent. At most 64 on one node, 256 across nodes
+             */
+            members?: number;
+            /**
+             * Format: int64
+             * @description Fewer will do, down to this; members when absent
+             */
+            members_min?: number;
+            /** @example train-1 */
+            name: string;
+            /**
+             * Format: int64
+             * @description Of an array: at most so many at once; all when absent
+             */
+            parallel?: number;
+            /**
+             * @description Where it may run
+             * @example default
+             */
+            pool?: string;
+            /**
+             * @description normal when absent
+             * @enum {string}
+             */
+            priority?: "low" | "normal" | "high";
+            /**
+             * Format: int64
+             * @description How often a member's failure starts the whole gang again; of an array, a task's failure that task
+             */
+            retries?: number;
+            /** @description It may be ended for others at any time, and is then queued again */
+            spot?: boolean;
+            /**
+             * @description batch when absent
+             * @enum {string}
+             */
+            tier?: "interactive" | "batch";
+        };
+        JobMember: {
+            address?: string;
+            /** Format: int64 */
+            exit_code?: number;
+            /** @description Its name, and its host name inside */
+            instance: string;
+            instance_id: string;
+            message?: string;
+            /** @description For operators */
+            node?: string;
+            /**
+             * Format: int64
+             * @description Of an array: the task's index
+             */
+            rank: number;
+            reason?: string;
+            /** Format: date-time */
+            started_at?: string;
+            /** @enum {string} */
+            state: "queued" | "starting" | "running" | "stopping" | "stopped" | "failed" | "deleting" | "deleted";
+            /** Format: date-time */
+            state_at: string;
+        };
+        JobMemberEnd: {
+            /** Format: int64 */
+            exit_code?: number;
+            message?: string;
+            /** Format: int64 */
+            rank: number;
+            reason?: string;
+            state: string;
+        };
+        JobTry: {
+            /** Format: date-time */
+            ended_at: string;
+            members: components["schemas"]["JobMemberEnd"][];
+            message: string;
+            /** Format: int64 */
+            number: number;
+            /**
+             * @description platform: a member was lost, not by its own doing, and no retry was used
+             * @enum {string}
+             */
+            outcome: "succeeded" | "failed" | "platform" | "cancelled" | "max_runtime";
+            /** Format: date-time */
+            placed_at?: string;
+            /**
+             * Format: int64
+             * @description Of a task; absent: the whole gang
+             */
+            rank?: number;
+            /** Format: date-time */
+            started_at?: string;
         };
         JoinToken: {
             /** Format: date-time */
@@ -2271,6 +2675,11 @@ export interface components {
         };
         PageInstance: {
             items: components["schemas"]["Instance"][];
+            /** @description Pass it as page_token to get the next page; absent on the last one */
+            next_page_token?: string;
+        };
+        PageJob: {
+            items: components["schemas"]["Job"][];
             /** @description Pass it as page_token to get the next page; absent on the last one */
             next_page_token?: string;
         };
@@ -4975,6 +5384,241 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["DryRunResult"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "job.list": {
+        parameters: {
+            query?: {
+                /** @description How many at most */
+                limit?: number;
+                /** @description next_page_token of the page before */
+                page_token?: string;
+                /** @description Only those in this state */
+                state?: "queued" | "starting" | "running" | "succeeded" | "failed" | "cancelled" | "deleted";
+                /** @description Deleted ones too */
+                all?: boolean;
+            };
+            header?: never;
+            path: {
+                /** @description Name or id */
+                project: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PageJob"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "job.create": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key and body again give the first answer; the same key with another body is refused */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description Name or id */
+                project: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["JobCreate"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Job"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "job.read": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name or id */
+                project: string;
+                /** @description Name or id */
+                job: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Job"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "job.delete": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key and body again give the first answer */
+                "Idempotency-Key"?: string;
+                /** @description The ETag that it must still have; otherwise 412 */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Name or id */
+                project: string;
+                /** @description Name or id */
+                job: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Accepted */
+            202: {
+                headers: {
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Job"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "job.cancel": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key and body again give the first answer */
+                "Idempotency-Key"?: string;
+                /** @description The ETag that it must still have; otherwise 412 */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Name or id */
+                project: string;
+                /** @description Name or id */
+                job: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Accepted */
+            202: {
+                headers: {
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Job"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "job.events": {
+        parameters: {
+            query?: {
+                /** @description How many at most */
+                limit?: number;
+                /** @description next_page_token of the page before */
+                page_token?: string;
+            };
+            header?: never;
+            path: {
+                /** @description Name or id */
+                project: string;
+                /** @description Name or id */
+                job: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PageEvent"];
                 };
             };
             /** @description A problem */
