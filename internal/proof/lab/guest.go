@@ -133,7 +133,20 @@ func (l *lab) gone(ctx context.Context, id string, within time.Duration) error {
 // said is what the system inside wrote on its serial port since it last booted,
 // line by line, once it has said all.
 func (l *lab) said(ctx context.Context, name string, within time.Duration) (lines []string, err error) {
+	return l.saidAnew(ctx, name, "", within)
+}
+
+// saidAnew is the same of another boot than one that is known.
+func (l *lab) saidAnew(ctx context.Context, name, known string, within time.Duration) (lines []string, err error) {
+	look := time.Now().Add(silentAfter)
 	err = until(ctx, within, func() error {
+		if time.Now().After(look) {
+			look = time.Now().Add(20 * time.Second)
+			if err := l.silent(ctx, name); errors.Is(err, errSilent) {
+				l.host.blame(err)
+				return err
+			}
+		}
 		r, err := l.cloud.Client.Logs(ctx, target.Project, name, api.LogOptions{})
 		if err != nil {
 			return err
@@ -159,6 +172,9 @@ func (l *lab) said(ctx context.Context, name string, within time.Duration) (line
 		}
 		if !done {
 			return fmt.Errorf("the system in %s has not said all: %s", name, strings.TrimSpace(string(raw[max(0, len(raw)-300):])))
+		}
+		if known != "" && strings.Join(starting(lines, "boot"), " ") == known {
+			return fmt.Errorf("%s has not booted again", name)
 		}
 		return nil
 	})

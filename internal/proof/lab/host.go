@@ -25,6 +25,7 @@ type host struct {
 	shell   *shell // root's, for what an outside observer needs
 	watch   *shell // the same, for the observer that never stops
 	boots   int
+	blame   context.CancelCauseFunc // gives up what runs on it, for a fault of the emulator
 }
 
 // newHost makes the disk that it writes to.
@@ -57,7 +58,7 @@ func (h *host) start(ctx context.Context, without ...string) error {
 		"-object", "memory-backend-ram,id=m0,size=2560M", "-object", "memory-backend-ram,id=m1,size=2560M",
 		"-numa", "node,nodeid=0,memdev=m0,cpus=0", "-numa", "node,nodeid=1,memdev=m1,cpus=1",
 		"-kernel", filepath.Join(h.images, "vmlinuz"), "-initrd", filepath.Join(h.images, "initrd"),
-		"-append", "root=/dev/vda rw console=ttyS0 intel_iommu=on iommu=pt net.ifnames=0 quiet systemd.show_status=false kvm_amd.avic=0 kvm_amd.vgif=0 kvm_amd.vls=0",
+		"-append", "root=/dev/vda rw console=ttyS0 intel_iommu=on iommu=pt net.ifnames=0 quiet systemd.show_status=false mitigations=off kvm_amd.avic=0 kvm_amd.vgif=0 kvm_amd.vls=0",
 		"-device", "intel-iommu,intremap=on",
 		"-drive", "if=none,id=d0,format=qcow2,cache=unsafe,discard=unmap,file=" + h.disk(), "-device", "virtio-blk-pci,drive=d0,addr=0x3",
 		"-drive", "if=none,id=d1,format=raw,readonly=on,file=" + h.delivery(), "-device", "virtio-blk-pci,drive=d1,addr=0x4",

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tenon-cloud/tenon/api"
+	"github.com/tenon-cloud/tenon/internal/proof/target"
 )
 
 // moment is one at which the agent is killed: as soon as a condition holds on the
@@ -54,6 +55,15 @@ type killer struct {
 	done  int
 	made  map[string]int
 	fired chan error
+
+	cycles, machines, looks int
+	doubled, free           []string
+}
+
+// kill has the agent killed at any moment of what happens now.
+func (k *killer) kill(ctx context.Context, random *rand.Rand, while string) error {
+	k.arm(ctx, moment{while + ", any moment", at(nil, random, 0).when})
+	return <-k.fired
 }
 
 // arm has the host kill the agent at a moment; the answer comes once it did.
@@ -81,19 +91,26 @@ kill -9 "$pid"`, k.l.addresses[portFirst], k.l.addresses[portSecond], m.when)
 // whileRunning is how often the agent is killed under a machine that runs.
 const whileRunning = 3
 
-// cycle is one machine from its creation to its end, with the agent killed while it
-// starts, while it runs and while it ends.
+// cycle is one machine from its creation to its end, with the agent killed twice
+// while it starts, while it runs, and twice while it ends.
 func (k *killer) cycle(ctx context.Context, random *rand.Rand, n int) error {
 	name, flavor := fmt.Sprintf("lab-kill-%d", n), flavorTwo
-	starting, ending, turn := whileStarting, whileEnding, n
-	if n%3 == 2 {
-		flavor, starting, ending, turn = flavorVGPU, whileStartingVGPU, whileEndingVGPU, n/3
+	starting, ending, turn := whileStarting, whileEnding, n/4*2+n%4
+	switch n % 4 {
+	case 2:
+		flavor, starting, ending, turn = flavorVGPU, whileStartingVGPU, whileEndingVGPU, n/4
+	case 3:
+		return k.repartition(ctx, random)
 	}
+	k.machines++
 	k.arm(ctx, at(starting, random, turn))
 	if err := k.l.create(ctx, name, flavor); err != nil {
 		return err
 	}
 	if err := <-k.fired; err != nil {
+		return err
+	}
+	if err := k.kill(ctx, random, "start"); err != nil {
 		return err
 	}
 	i, err := k.l.await(ctx, name, api.StateRunning, startTakes)
@@ -105,8 +122,7 @@ func (k *killer) cycle(ctx context.Context, random *rand.Rand, n int) error {
 		return err
 	}
 	for range whileRunning {
-		k.arm(ctx, at(nil, random, n))
-		if err := <-k.fired; err != nil {
+		if err := k.kill(ctx, random, "run"); err != nil {
 			return err
 		}
 	}
@@ -121,11 +137,30 @@ func (k *killer) cycle(ctx context.Context, random *rand.Rand, n int) error {
 		return fmt.Errorf("the machine's process was %q and is %q: a kill of the agent ended it", a, b)
 	}
 	k.arm(ctx, at(ending, random, turn))
-	if err := k.l.remove(ctx, name); err != nil {
-		return errors.Join(err, <-k.fired)
+	if _, err := k.l.cloud.Client.InstanceDelete(ctx, target.Project, name); err != nil {
+		return errors.Join(fmt.Errorf("delete %s: %w", name, err), <-k.fired)
 	}
 	if err := <-k.fired; err != nil {
 		return err
+	}
+	if err := k.kill(ctx, random, "stop"); err != nil {
+		return err
+	}
+	if err := k.l.gone(ctx, i.ID, startTakes); err != nil {
+		return err
+	}
+	return k.l.atRest(ctx)
+}
+
+// repartition divides the parent of mediated devices by the other type and by the
+// first again, with the agent killed while each is done.
+func (k *killer) repartition(ctx context.Context, random *rand.Rand) error {
+	for _, typ := range []string{otherType, vgpuType} {
+		k.arm(ctx, moment{"repartition, any moment", at(nil, random, 0).when})
+		_, err := k.l.divide(ctx, typ)
+		if err := errors.Join(err, <-k.fired); err != nil {
+			return err
+		}
 	}
 	return k.l.atRest(ctx)
 }
@@ -160,23 +195,26 @@ func (l *lab) atRest(ctx context.Context) error {
 func (l *lab) killing(ctx context.Context) error {
 	return l.ok(ctx, fmt.Sprintf("%d × kill -9 of the agent: 0 double owners, 0 devices free while held, each function back", l.kills), func(ctx context.Context) (string, error) {
 		random := rand.New(rand.NewPCG(l.seed, 1))
-		k := &killer{l: l, made: map[string]int{}}
+		if l.killer == nil {
+			l.killer = &killer{l: l, made: map[string]int{}}
+		}
+		k := l.killer
 		watch := l.observe(ctx)
-		var err error
-		cycles := 0
-		for ; k.done < l.kills && err == nil && ctx.Err() == nil; cycles++ {
-			if err = k.cycle(ctx, random, cycles); err != nil {
-				err = fmt.Errorf("cycle %d, after %d kills: %w", cycles+1, k.done, err)
+		_, err := l.divide(ctx, vgpuType) // it is left at the other by a fault of the emulator
+		for ; k.done < l.kills && err == nil && ctx.Err() == nil; k.cycles++ {
+			if err = k.cycle(ctx, random, k.cycles); err != nil {
+				err = fmt.Errorf("cycle %d, after %d kills: %w", k.cycles+1, k.done, err)
 			}
 		}
 		looks, doubled, free := watch.stop()
+		k.looks, k.doubled, k.free = k.looks+looks, append(k.doubled, doubled...), append(k.free, free...)
 		var moments []string
 		for _, name := range slices.Sorted(maps.Keys(k.made)) {
 			moments = append(moments, fmt.Sprintf("%d %s", k.made[name], name))
 		}
-		story := fmt.Sprintf("%d kills in %d machines (%s); %d looks: %d double owners, %d free while held", k.done, cycles, strings.Join(moments, ", "), looks, len(doubled), len(free))
-		if err == nil && len(doubled)+len(free) > 0 {
-			err = errors.New(strings.Join(append(doubled, free...), "; "))
+		story := fmt.Sprintf("%d kills in %d machines (%s); %d looks: %d double owners, %d free while held", k.done, k.machines, strings.Join(moments, ", "), k.looks, len(k.doubled), len(k.free))
+		if err == nil && len(k.doubled)+len(k.free) > 0 {
+			err = errors.New(strings.Join(append(k.doubled, k.free...), "; "))
 		}
 		if err != nil {
 			err = fmt.Errorf("%w; %s", err, story)

@@ -24,7 +24,8 @@ type lab struct {
 	only            []string
 
 	passed, failed int
-	panics         int
+	faults         int               // of the emulator
+	killer         *killer           // goes on where a fault of the emulator ended it
 	addresses      map[string]string // by port of the topology: the function below it
 	original       map[string]string // by function: the driver that it had when the host came up
 }

@@ -77,8 +77,8 @@ func (l *lab) run(ctx context.Context, state, images, work string, leave, join b
 	if ctx.Err() != nil {
 		fmt.Println("interrupted")
 	}
-	if l.panics > 0 {
-		fmt.Printf("%d parts were made again after the emulated host had panicked\n", l.panics)
+	if l.faults > 0 {
+		fmt.Printf("%d faults of the emulator, after which a part was made again\n", l.faults)
 	}
 	fmt.Printf("%d passed, %d failed\n", l.passed, l.failed)
 	if bad || l.passed == 0 {

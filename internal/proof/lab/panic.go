@@ -17,12 +17,15 @@ import (
 // can bring that about, so it is told, and the part is made again.
 var errPanic = errors.New("the emulated host's kernel panicked")
 
-// mostPanics is how many are put down to the emulator.
-const mostPanics = 3
+// mostFaults is how many are put down to the emulator in a run, and one more for
+// every so many kills of the agent, each few of which start a machine.
+const mostFaults, killsPerFault = 3, 40
 
-// watched is a context that ends when the host's console tells of a panic.
-func (h *host) watched(ctx context.Context) (context.Context, func() (panicked bool)) {
+// watched is a context that ends with a fault of the emulator: when the host's
+// console tells of a panic, or with what a check blames on it.
+func (h *host) watched(ctx context.Context) (context.Context, func() error) {
 	ctx, cancel := context.WithCancelCause(ctx)
+	h.blame = cancel
 	go func() {
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
@@ -38,36 +41,41 @@ func (h *host) watched(ctx context.Context) (context.Context, func() (panicked b
 			}
 		}
 	}()
-	return ctx, func() bool {
+	return ctx, func() error {
 		defer cancel(nil)
-		return errors.Is(context.Cause(ctx), errPanic)
+		if cause := context.Cause(ctx); errors.Is(cause, errPanic) || errors.Is(cause, errSilent) {
+			return cause
+		}
+		return nil
 	}
 }
 
-// part makes a part of the checks, and again where the host panicked in it.
+// part makes a part of the checks, and again where the emulator failed in it.
 func (l *lab) part(ctx context.Context, name string, do func(context.Context) error) error {
 	for {
 		passed, failed := l.passed, l.failed
-		on, panicked := l.host.watched(ctx)
+		on, fault := l.host.watched(ctx)
 		err := l.phase(on, name, do)
-		if !panicked() || ctx.Err() != nil {
+		cause := fault()
+		if cause == nil || ctx.Err() != nil {
 			return err
 		}
-		if l.panics++; l.panics > mostPanics {
+		if l.faults++; l.faults > mostFaults+l.kills/killsPerFault {
 			l.failed++
-			return fmt.Errorf("%w %d times", errPanic, l.panics)
+			fmt.Printf("FAILED the emulator does its work: %d faults, the last: %v\n", l.faults, cause)
+			return cause
 		}
-		fmt.Printf("       -- %v (%s): %s is made again on a host booted anew\n", errPanic, l.host.console(), name)
+		fmt.Printf("       -- %v (%s): %s is made again on a host booted anew\n", cause, l.host.console(), name)
 		l.passed, l.failed = passed, failed
 		if err := l.revive(ctx, name == firstPart); err != nil {
 			l.failed++
-			fmt.Printf("FAILED after the panic all is as it was: %v\n", err)
+			fmt.Printf("FAILED after it all is as it was: %v\n", err)
 			return err
 		}
 	}
 }
 
-// revive boots a host that has panicked as it was, and frees what ran there.
+// revive boots a host on which the emulator failed as it was, and frees what ran there.
 func (l *lab) revive(ctx context.Context, first bool) error {
 	if err := l.host.stop(ctx, false); err != nil || first {
 		return err
