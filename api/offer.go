@@ -8,13 +8,23 @@ type Flavor struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
 	Shape
-	PricePerHourMicros *int64    `json:"price_per_hour_micros,omitempty" doc:"While it runs; absent when a price is missing"`
-	Currency           string    `json:"currency,omitempty"`
-	FreeNow            int       `json:"free_now" doc:"How many fit now in the ordinary pools"`
-	FreeSimulatedNow   int       `json:"free_simulated_now" doc:"How many fit now in simulated pools, which are counted apart"`
-	Served             bool      `json:"served" doc:"An ordinary pool has a node that could take it, were it empty; false: it would wait for ever"`
-	ServedSimulated    bool      `json:"served_simulated" doc:"The same of simulated pools"`
-	CreatedAt          time.Time `json:"created_at"`
+	PricePerHourMicros *int64       `json:"price_per_hour_micros,omitempty" doc:"While it runs; absent when a price is missing"`
+	Currency           string       `json:"currency,omitempty"`
+	FreeNow            int          `json:"free_now" doc:"How many fit now in the ordinary pools, of the kind of instance of which most do"`
+	FreeSimulatedNow   int          `json:"free_simulated_now" doc:"How many fit now in simulated pools, which are counted apart"`
+	Served             bool         `json:"served" doc:"An ordinary pool has a node that could take it, were it empty; false: it would wait for ever"`
+	ServedSimulated    bool         `json:"served_simulated" doc:"The same of simulated pools"`
+	Kinds              []FlavorKind `json:"kinds" doc:"The kinds of instances that can have it, and how many of each fit"`
+	CreatedAt          time.Time    `json:"created_at"`
+}
+
+// FlavorKind is what is there of a flavor for one kind of instance.
+type FlavorKind struct {
+	Kind             string `json:"kind" enum:"container,notebook,vm"`
+	FreeNow          int    `json:"free_now"`
+	FreeSimulatedNow int    `json:"free_simulated_now"`
+	Served           bool   `json:"served"`
+	ServedSimulated  bool   `json:"served_simulated"`
 }
 
 // FlavorCreate offers a shape.

@@ -174,6 +174,7 @@ type UsageLine struct {
 	Quantity   float64 `json:"quantity" doc:"In its unit"`
 	Unit       string  `json:"unit" example:"GPU hours"`
 	CostMicros int64   `json:"cost_micros"`
+	Simulated  bool    `json:"simulated" doc:"Some of it was of simulated GPUs or guests"`
 }
 
 // RegistryCredential opens a registry that is not the embedded one, for the

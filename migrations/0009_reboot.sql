@@ -211,3 +211,7 @@ BEGIN
     GRANT EXECUTE ON FUNCTION node_told() TO tenon_node;
 END $$;
 -- +goose StatementEnd
+
+-- That what was charged for was simulated is known as long as the charge is: the
+-- cards, and who held them, are forgotten before.
+ALTER TABLE segment ADD COLUMN simulated boolean NOT NULL DEFAULT false;

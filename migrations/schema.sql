@@ -1087,6 +1087,7 @@ CREATE TABLE public.segment (
     memory_mib bigint NOT NULL,
     started_at timestamp with time zone NOT NULL,
     ended_at timestamp with time zone,
+    simulated boolean DEFAULT false NOT NULL,
     CONSTRAINT segment_check CHECK ((ended_at >= started_at)),
     CONSTRAINT segment_kind_check CHECK ((kind = ANY (ARRAY['container'::text, 'vm'::text, 'notebook'::text])))
 );

@@ -93,9 +93,7 @@ func (a *App) dryRun(ctx context.Context, c Call, w wish) (DryRun, error) {
 	if err != nil {
 		return out, err
 	}
-	out.FreeNow = fits(nodes, w.flavor.Shape, func(n postgres.FleetNode) bool {
-		return n.PoolID == w.pool.ID && slices.Contains(n.Kinds, string(w.image.Kind))
-	})
+	out.FreeNow = placement.Room(snapshot(nodes, w.pool.Name), placement.Request{Org: w.project.OrgID, Kind: w.image.Kind, Shape: w.flavor.Shape, Pool: w.pool.Name})
 	// Whoever waits already takes their place first.
 	var waiting []postgres.Waiting
 	if out.Ahead > 0 {

@@ -48,10 +48,17 @@ func (a *App) FlavorList(ctx context.Context, c Call) ([]FlavorOffer, error) {
 func offer(f cloud.Flavor, now tariff, nodes []postgres.FleetNode, told []postgres.Figures) FlavorOffer {
 	o := FlavorOffer{Flavor: f, Currency: currency}
 	o.PricePerHourMicros, o.Priced = now.rate(f.Shape)
-	o.FreeNow = fits(nodes, f.Shape, func(n postgres.FleetNode) bool { return !n.PoolSimulated })
-	o.FreeSimulated = fits(nodes, f.Shape, func(n postgres.FleetNode) bool { return n.PoolSimulated })
-	o.Served = served(nodes, f.Shape, func(n postgres.FleetNode) bool { return !n.PoolSimulated })
-	o.ServedSimulated = served(nodes, f.Shape, func(n postgres.FleetNode) bool { return n.PoolSimulated })
+	for _, kind := range []cloud.InstanceKind{cloud.KindContainer, cloud.KindNotebook, cloud.KindVM} {
+		if len(flavorFields(kind, f, f.Name)) > 0 {
+			continue
+		}
+		k := KindOffer{Kind: kind}
+		k.FreeNow, k.Served = offered(nodes, kind, f.Shape, false)
+		k.FreeSimulated, k.ServedSimulated = offered(nodes, kind, f.Shape, true)
+		o.Kinds = append(o.Kinds, k)
+		o.FreeNow, o.FreeSimulated = max(o.FreeNow, k.FreeNow), max(o.FreeSimulated, k.FreeSimulated)
+		o.Served, o.ServedSimulated = o.Served || k.Served, o.ServedSimulated || k.ServedSimulated
+	}
 	if f.Shape.GPUCount > 0 {
 		o.ProfileName = gpu.DisplayName(f.Shape.GPUModel, f.Shape.GPUProfile)
 		o.ModelName = gpu.DisplayName(f.Shape.GPUModel, gpu.Whole)
@@ -77,21 +84,6 @@ func figures(s cloud.Shape, told []postgres.Figures) (memoryMiB int64, sms int) 
 		return told[i].MemoryMiB / int64(parts), 0
 	}
 	return told[i].MemoryMiB, told[i].SMs
-}
-
-// served tells whether any node could take the shape, were it empty and well.
-func served(nodes []postgres.FleetNode, s cloud.Shape, in func(postgres.FleetNode) bool) bool {
-	return slices.ContainsFunc(nodes, func(n postgres.FleetNode) bool {
-		if !in(n) || n.VCPU < s.VCPU || n.MemoryMiB < s.MemoryMiB {
-			return false
-		}
-		all := postgres.FleetNode{GPUs: slices.Clone(n.GPUs)}
-		for i := range all.GPUs {
-			g := &all.GPUs[i]
-			g.State, g.Taken, g.Media, g.Changing, g.Others = cloud.GPUReady, nil, false, false, false
-		}
-		return s.GPUCount == 0 || devices(all, s) >= s.GPUCount
-	})
 }
 
 // FlavorCreate offers a shape. A MIG profile may be spelled in any way that is

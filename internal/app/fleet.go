@@ -61,58 +61,34 @@ func used(g postgres.FleetGPU) gpu.Used {
 	return u
 }
 
-// fits counts how many instances of a shape would find a place now. Slices of
-// one class never get in each other's way, and whole cards are alike, so that
-// counting is exact.
-func fits(nodes []postgres.FleetNode, s cloud.Shape, in func(postgres.FleetNode) bool) int {
-	total := 0
+// offered is how many instances of a kind find a place now, and whether a node could
+// ever take one, in all pools that are simulated or in all that are not. The rules
+// are placement's own.
+func offered(nodes []postgres.FleetNode, kind cloud.InstanceKind, s cloud.Shape, simulated bool) (free int, served bool) {
+	pools := map[string][]postgres.FleetNode{}
 	for _, n := range nodes {
-		if n.State != cloud.NodeReady || n.Drained || !in(n) {
-			continue
+		if n.PoolSimulated == simulated && couldTake(n, s) {
+			pools[n.PoolName] = append(pools[n.PoolName], n)
 		}
-		k := min(n.FreeVCPU/max(s.VCPU, 1), int(n.FreeMemoryMiB/max(s.MemoryMiB, 1)))
-		if s.GPUCount > 0 {
-			k = min(k, devices(n, s)/s.GPUCount)
-		}
-		total += max(k, 0)
 	}
-	return total
+	for name, list := range pools {
+		all := snapshot(list, name)
+		want := placement.Request{Kind: kind, Shape: s, Pool: name}
+		free += placement.Room(all, want)
+		for i := range all.Nodes {
+			all.Nodes[i].Kinds = nil // an engine that is down comes back
+		}
+		served = served || free > 0 || placement.Room(emptied(all), want) > 0
+	}
+	return free, served
 }
 
-// devices counts the cards or slices of a shape's kind that are free on a node.
-func devices(n postgres.FleetNode, s cloud.Shape) int {
-	free := 0
-	for _, g := range n.GPUs {
-		if g.State != cloud.GPUReady || g.Changing || g.Others || g.Model != s.GPUModel || g.Mode != s.GPUMode {
-			continue
-		}
-		if s.GPUMode == cloud.ModeWhole {
-			if len(g.Taken) == 0 {
-				free++
-			}
-			continue
-		}
-		for _, cutting := range gpu.Cuttings(s.GPUMode, s.GPUProfile) {
-			if cutting.Geometry.Name == g.Geometry {
-				free += partsFree(g, cutting.Cut)
-			}
-		}
-	}
-	return free
-}
-
-// partsFree counts the free slices of a kind on a card.
-func partsFree(g postgres.FleetGPU, cut gpu.Cut) int {
-	if g.Layout == nil {
-		return cut.More(used(g))
-	}
-	n := 0
-	for _, p := range g.Layout {
-		if p.Profile == cut.Profile.Class && cut.FreeAt(used(g), p.SlotStart) {
-			n++
-		}
-	}
-	return n
+// couldTake leaves out nodes that have nothing of what a shape is made of: most of a
+// fleet, for most shapes.
+func couldTake(n postgres.FleetNode, s cloud.Shape) bool {
+	return n.VCPU >= s.VCPU && n.MemoryMiB >= s.MemoryMiB && (s.GPUCount == 0 || slices.ContainsFunc(n.GPUs, func(g postgres.FleetGPU) bool {
+		return g.Model == s.GPUModel && g.Mode == s.GPUMode
+	}))
 }
 
 // takes is what a shape counts against a project's limits while it holds or

@@ -82,14 +82,25 @@ type FlavorOffer struct {
 	PricePerHourMicros int64
 	Currency           string
 	Priced             bool // false: part of it has no price yet
-	FreeNow            int  // in pools that are not simulated
+	FreeNow            int  // in pools that are not simulated, of the kind that fits most often
 	FreeSimulated      int
 	Served             bool // a node of such a pool could take it, were it empty
 	ServedSimulated    bool
-	ProfileName        string // the slice's display name: 1g.10gb
-	ModelName          string // H100 80 GB
-	GPUMemoryMiB       int64  // usable, of one card or slice, by its driver; 0: none has told
-	GPUSMs             int    // streaming multiprocessors of a slice, likewise
+	Kinds              []KindOffer // of instances that can have it
+	ProfileName        string      // the slice's display name: 1g.10gb
+	ModelName          string      // H100 80 GB
+	GPUMemoryMiB       int64       // usable, of one card or slice, by its driver; 0: none has told
+	GPUSMs             int         // streaming multiprocessors of a slice, likewise
+}
+
+// KindOffer is a flavor's offer to one kind of instance: a card that a container can
+// have is not always one for a VM, nor the other way about.
+type KindOffer struct {
+	Kind            cloud.InstanceKind
+	FreeNow         int
+	FreeSimulated   int
+	Served          bool
+	ServedSimulated bool
 }
 
 // FlavorInput makes a flavor.
@@ -223,6 +234,7 @@ type UsageLine struct {
 	Quantity     float64 // in Unit
 	Unit         string  // GPU hours, vCPU hours, GiB hours
 	CostMicros   int64
+	Simulated    bool // part of it was
 }
 
 // UsageReport is the lines with their sum.

@@ -61,7 +61,7 @@ func (a *App) Usage(ctx context.Context, c Call, project string, q UsageQuery) (
 	var corrections []billing.Correction
 	for i, r := range rows {
 		names[r.InstanceID], proven[r.ID] = r.InstanceName, r.ProvenUntil
-		segments[i] = billing.Segment{ID: r.ID, InstanceID: r.InstanceID, Kind: r.Kind, State: r.State, Shape: r.Shape, StartedAt: r.StartedAt, EndedAt: r.EndedAt}
+		segments[i] = billing.Segment{ID: r.ID, InstanceID: r.InstanceID, Kind: r.Kind, State: r.State, Shape: r.Shape, StartedAt: r.StartedAt, EndedAt: r.EndedAt, Simulated: r.Simulated}
 		if r.Corrected != 0 {
 			corrections = append(corrections, billing.Correction{SegmentID: r.ID, By: r.Corrected})
 		}
@@ -69,7 +69,7 @@ func (a *App) Usage(ctx context.Context, c Call, project string, q UsageQuery) (
 	usage := billing.Intervals(segments, corrections, func(s billing.Segment) time.Time { return proven[s.ID] })
 	for _, v := range volumes {
 		names[v.InstanceID] = v.InstanceName
-		u := billing.Usage{InstanceID: v.InstanceID, VolumeMiB: v.SizeMiB, From: v.StartedAt, To: a.now(), Open: v.EndedAt == nil}
+		u := billing.Usage{InstanceID: v.InstanceID, VolumeMiB: v.SizeMiB, From: v.StartedAt, To: a.now(), Open: v.EndedAt == nil, Simulated: v.Simulated}
 		if v.EndedAt != nil {
 			u.To = *v.EndedAt
 		}
@@ -87,7 +87,7 @@ func (a *App) Usage(ctx context.Context, c Call, project string, q UsageQuery) (
 		name, unit := billing.Describe(l.SKU)
 		hours, _ := l.Hours.Float64()
 		out.Lines = append(out.Lines, UsageLine{Day: l.Day, InstanceID: l.InstanceID, InstanceName: names[l.InstanceID],
-			SKU: l.SKU, Name: name, Quantity: hours, Unit: unit, CostMicros: l.CostMicros})
+			SKU: l.SKU, Name: name, Quantity: hours, Unit: unit, CostMicros: l.CostMicros, Simulated: l.Simulated})
 	}
 	return out, nil
 }

@@ -27,6 +27,7 @@ type Line struct {
 	Hours      *big.Rat // unit-hours, exact
 	CostMicros int64    // of its priced part, rounded once
 	Unpriced   bool     // part of it has no price
+	Simulated  bool     // part of it was simulated
 }
 
 // Bill is the lines with their sum. The total is rounded once from the exact
@@ -54,6 +55,7 @@ type sums struct {
 	quantity big.Int // parts × nanoseconds
 	cost     big.Int // parts × nanoseconds × micro-units per hour
 	unpriced bool
+	pretend  bool
 }
 
 // Make bills what lies in [from, to) (a zero bound is none). A price change
@@ -90,6 +92,7 @@ func Make(usage []Usage, prices []Price, from, to time.Time, by GroupBy) Bill {
 					s = &sums{per: i.per}
 					groups[g] = s
 				}
+				s.pretend = s.pretend || part.Simulated
 				s.add(part, i.units, b[i.sku])
 			}
 		}
@@ -100,7 +103,7 @@ func Make(usage []Usage, prices []Price, from, to time.Time, by GroupBy) Bill {
 		total.Add(total, cost)
 		bill.Lines = append(bill.Lines, Line{
 			Day: g.day, InstanceID: g.instance, SKU: g.sku,
-			Hours: s.over(&s.quantity), CostMicros: roundHalfEven(cost), Unpriced: s.unpriced,
+			Hours: s.over(&s.quantity), CostMicros: roundHalfEven(cost), Unpriced: s.unpriced, Simulated: s.pretend,
 		})
 		if s.unpriced && !slices.Contains(bill.Unpriced, g.sku) {
 			bill.Unpriced = append(bill.Unpriced, g.sku)

@@ -285,3 +285,24 @@ func TestBillAgreesWithCountingSeconds(t *testing.T) {
 		}
 	})
 }
+
+// TestABillSaysWhatWasSimulated: of each line by itself.
+func TestABillSaysWhatWasSimulated(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	pretend, genuine := cloud.InstanceID{}.New(), cloud.InstanceID{}.New()
+	usage := Intervals([]Segment{
+		{InstanceID: pretend, Shape: cloud.Shape{VCPU: 1}, StartedAt: at, EndedAt: new(at.Add(time.Hour)), Simulated: true},
+		{InstanceID: genuine, Shape: cloud.Shape{VCPU: 1}, StartedAt: at, EndedAt: new(at.Add(time.Hour))},
+	}, nil, nil)
+	for _, l := range Make(usage, nil, time.Time{}, time.Time{}, ByInstance).Lines {
+		if l.Simulated != (l.InstanceID == pretend) {
+			t.Errorf("%s is marked as simulated: %v", l.InstanceID, l.Simulated)
+		}
+	}
+	for _, l := range Make(usage, nil, time.Time{}, time.Time{}, ByDay).Lines {
+		if !l.Simulated {
+			t.Errorf("a part of %s was simulated", l.SKU)
+		}
+	}
+}

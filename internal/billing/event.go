@@ -74,6 +74,7 @@ type Segment struct {
 	Shape      cloud.Shape
 	StartedAt  time.Time
 	EndedAt    *time.Time // nil: open
+	Simulated  bool       // as it is stored; no event tells it
 }
 
 // Close ends an open segment.

@@ -16,6 +16,7 @@ type Usage struct {
 	VolumeMiB  int64     // of a volume, which has no shape
 	From, To   time.Time // half-open
 	Open       bool      // still growing
+	Simulated  bool      // its GPUs, or the whole of it, are
 }
 
 // Intervals works corrections into segments. provenUntil says for an open
@@ -27,7 +28,7 @@ func Intervals(segments []Segment, corrections []Correction, provenUntil func(Se
 	}
 	out := make([]Usage, 0, len(segments))
 	for _, s := range segments {
-		u := Usage{SegmentID: s.ID, InstanceID: s.InstanceID, Shape: s.Shape, From: s.StartedAt, Open: s.EndedAt == nil}
+		u := Usage{SegmentID: s.ID, InstanceID: s.InstanceID, Shape: s.Shape, From: s.StartedAt, Open: s.EndedAt == nil, Simulated: s.Simulated}
 		if u.Open {
 			u.To = provenUntil(s)
 		} else {

@@ -81,13 +81,28 @@ func (a *app) flavor() *cobra.Command {
 				[]string{"NAME", "GPU", "VCPU", "MEMORY", "DISK", "PRICE/HOUR", "FREE NOW", "FREE IN SIMULATED POOLS"},
 				func(f api.Flavor) []string {
 					return []string{f.Name, gpuText(f.Shape, false), fmt.Sprint(f.VCPU), memory(f.MemoryMiB), memory(f.DiskMiB),
-						optionalMoney(f.PricePerHourMicros, f.Currency), fmt.Sprint(f.FreeNow), fmt.Sprint(f.FreeSimulatedNow)}
+						optionalMoney(f.PricePerHourMicros, f.Currency), freeText(f, f.FreeNow, func(k api.FlavorKind) int { return k.FreeNow }), freeText(f, f.FreeSimulatedNow, func(k api.FlavorKind) int { return k.FreeSimulatedNow })}
 				})
 		},
 	}
 	cmd := group("flavor", "See what can be had", "flavors")
 	cmd.AddCommand(list)
 	return cmd
+}
+
+// freeText is how many are free: one figure if it is the same for each kind of
+// instance that can have them.
+func freeText(f api.Flavor, all int, of func(api.FlavorKind) int) string {
+	var each []string
+	same := true
+	for _, k := range f.Kinds {
+		each = append(each, fmt.Sprintf("%s %d", k.Kind, of(k)))
+		same = same && of(k) == of(f.Kinds[0])
+	}
+	if same {
+		return fmt.Sprint(all)
+	}
+	return strings.Join(each, ", ")
 }
 
 // complete offers names from the cloud to the shell; a cloud that doesn't

@@ -50,5 +50,8 @@ func flavorOf(f app.FlavorOffer) api.Flavor {
 		FreeNow: f.FreeNow, FreeSimulatedNow: f.FreeSimulated, Served: f.Served, ServedSimulated: f.ServedSimulated, CreatedAt: f.CreatedAt.UTC(),
 	}
 	out.GPUMemoryMiB, out.GPUSMs = f.GPUMemoryMiB, f.GPUSMs
+	out.Kinds = each(f.Kinds, func(k app.KindOffer) api.FlavorKind {
+		return api.FlavorKind{Kind: string(k.Kind), FreeNow: k.FreeNow, FreeSimulatedNow: k.FreeSimulated, Served: k.Served, ServedSimulated: k.ServedSimulated}
+	})
 	return out
 }

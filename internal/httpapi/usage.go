@@ -33,7 +33,7 @@ func (s *server) usage(ctx context.Context, in *struct {
 			Items: each(r.Lines, func(l app.UsageLine) api.UsageLine {
 				return api.UsageLine{
 					Day: l.Day, InstanceID: idOf(l.InstanceID), Instance: l.InstanceName, SKU: l.SKU, Name: l.Name,
-					Quantity: l.Quantity, Unit: l.Unit, CostMicros: l.CostMicros,
+					Quantity: l.Quantity, Unit: l.Unit, CostMicros: l.CostMicros, Simulated: l.Simulated,
 				}
 			}),
 		}

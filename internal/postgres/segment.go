@@ -197,8 +197,11 @@ func MeterSave(ctx context.Context, q Querier, w MeterWrite) error {
 	}
 	if len(segments) > 0 {
 		batch.Queue(`
-			INSERT INTO segment (id, org_id, project_id, instance_id, kind, state, gpu_count, gpu_model, gpu_mode, gpu_profile, vcpu, memory_mib, started_at, ended_at)
-			SELECT id, org_id, project_id, instance_id, kind, state, gpu_count, gpu_model, gpu_mode, gpu_profile, vcpu, memory_mib, started_at, ended_at
+			INSERT INTO segment (id, org_id, project_id, instance_id, kind, state, gpu_count, gpu_model, gpu_mode, gpu_profile, vcpu, memory_mib, started_at, ended_at, simulated)
+			SELECT id, org_id, project_id, instance_id, kind, state, gpu_count, gpu_model, gpu_mode, gpu_profile, vcpu, memory_mib, started_at, ended_at,
+				EXISTS (SELECT FROM instance i JOIN node n ON n.id = i.node_id WHERE i.id = r.instance_id AND n.simulated)
+				OR EXISTS (SELECT FROM gpu_stay y JOIN gpu g ON g.id = y.gpu_id WHERE y.instance_id = r.instance_id AND g.simulated
+					AND y.started_at <= COALESCE(r.ended_at, 'infinity') AND COALESCE(y.ended_at, 'infinity') >= r.started_at)
 			FROM json_to_recordset($1::json) AS r (id uuid, org_id uuid, project_id uuid, instance_id uuid, kind text, state text,
 				gpu_count int, gpu_model text, gpu_mode text, gpu_profile text, vcpu int, memory_mib bigint, started_at timestamptz, ended_at timestamptz)`, asJSON(segments))
 	}

@@ -270,12 +270,14 @@ type UsageVolume struct {
 	SizeMiB      int64
 	StartedAt    time.Time
 	EndedAt      *time.Time
+	Simulated    bool
 }
 
 // UsageVolumes lists a project's segments of volumes that touch [from, to).
 func UsageVolumes(ctx context.Context, q Querier, project cloud.ProjectID, from, to time.Time) ([]UsageVolume, error) {
 	rows, _ := q.Query(ctx, `
-		SELECT s.instance_id, COALESCE((SELECT i.name FROM instance i WHERE i.id = s.instance_id), ''), s.size_mib, s.started_at, s.ended_at
+		SELECT s.instance_id, COALESCE((SELECT i.name FROM instance i WHERE i.id = s.instance_id), ''), s.size_mib, s.started_at, s.ended_at,
+			COALESCE((SELECT o.simulated FROM instance i JOIN pool o ON o.id = i.pool_id WHERE i.id = s.instance_id), false)
 		FROM volume_segment s
 		WHERE s.project_id = $1 AND s.started_at < $3 AND (s.ended_at IS NULL OR s.ended_at > $2)
 		ORDER BY s.started_at, s.id`, project, from, to)

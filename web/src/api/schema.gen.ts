@@ -1498,7 +1498,7 @@ export interface components {
             disk_mib: number;
             /**
              * Format: int64
-             * @description How many fit now in the ordinary pools
+             * @description How many fit now in the ordinary pools, of the kind of instance of which most do
              */
             free_now: number;
             /**
@@ -1532,6 +1532,8 @@ export interface components {
              */
             gpu_sms?: number;
             id: string;
+            /** @description The kinds of instances that can have it, and how many of each fit */
+            kinds: components["schemas"]["FlavorKind"][];
             /** Format: int64 */
             memory_mib: number;
             name: string;
@@ -1564,6 +1566,16 @@ export interface components {
             name: string;
             /** Format: int64 */
             vcpu: number;
+        };
+        FlavorKind: {
+            /** Format: int64 */
+            free_now: number;
+            /** Format: int64 */
+            free_simulated_now: number;
+            /** @enum {string} */
+            kind: "container" | "notebook" | "vm";
+            served: boolean;
+            served_simulated: boolean;
         };
         FreePlace: {
             profile: string;
@@ -3048,6 +3060,8 @@ export interface components {
              * @description In its unit
              */
             quantity: number;
+            /** @description Some of it was of simulated GPUs or guests */
+            simulated: boolean;
             sku: string;
             /** @example GPU hours */
             unit: string;

@@ -37,8 +37,10 @@ export function UsagePage() {
     void navigate({ search: (old) => ({ ...old, ...change }), replace: true })
 
   const { data: instances } = useQuery(instancesQuery(project))
-  // a line does not say it, so it is known of the instances that exist
   const simulated = new Set(instances?.filter((i) => i.simulated).map((i) => i.id))
+  // of those that are gone, what was charged says it
+  const marked = new Set(simulated)
+  for (const l of perInstance.data?.items ?? []) if (l.simulated && l.instance_id) marked.add(l.instance_id)
 
   const currency = daily.data?.currency ?? 'USD'
   const table = by === 'day' ? daily : perInstance
@@ -192,7 +194,7 @@ export function UsagePage() {
               ) : (
                 <Table
                   label={by === 'day' ? 'Usage by day' : 'Usage by instance'}
-                  columns={columnsFor(by, currency, order, project, simulated)}
+                  columns={columnsFor(by, currency, order, project, marked)}
                   rows={rowsOf(table.data?.group_by === by ? table.data.items : undefined, by, order)}
                   rowKey={(r) => r.key}
                   compact
