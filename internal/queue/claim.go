@@ -3,6 +3,7 @@ package queue
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/tenon-cloud/tenon/internal/fairshare"
 )
@@ -39,15 +40,25 @@ func (d *decision) claim(j *job) bool {
 	until := d.now
 	names := make([]string, 0, len(taken))
 	for _, v := range taken {
-		names = append(names, v.j.ID)
+		fresh := v.j.decided == d.decides
 		if v.keep > 0 {
-			d.plan.Cut = append(d.plan.Cut, Cut{v.j.ID, j.ID, v.cause, v.keep})
+			if fresh {
+				d.plan.Start[d.started(v.j)].Members = v.keep
+			} else {
+				d.plan.Cut = append(d.plan.Cut, Cut{v.j.ID, j.ID, v.cause, v.keep})
+				names = append(names, v.j.ID)
+			}
 			d.fleet.Cut(v.j.booking, v.keep)
 			d.leave(v.j, d.now)
 			v.j.members = v.keep
 			d.enter(v.j, d.now)
 			continue
 		}
+		if fresh {
+			d.unstart(v.j)
+			continue
+		}
+		names = append(names, v.j.ID)
 		v.j.ending = d.now + v.j.Grace
 		until = max(until, v.j.ending)
 		d.plan.Preempt = append(d.plan.Preempt, Preempt{v.j.ID, j.ID, v.cause, v.j.ending})
@@ -55,27 +66,58 @@ func (d *decision) claim(j *job) bool {
 			d.giveWay(v.j, v.j.ending, j.ID, d.now)
 		} else {
 			v.j.Restarts++
+			v.j.LostAt, v.j.lost = d.now, true
 			d.drop(v.j, d.now)
 			d.again(v.j)
 		}
 	}
-	d.evicted, d.known = true, false
+	d.unfair, d.known = true, false
+	clear(d.refused) // what is left over may do for others
+	clear(d.behind)
 	if until == d.now {
 		b, members := d.fleet.Place(j.Class, j.least, j.least)
 		d.start(j, b, members, names)
 		return true
 	}
 	d.promise(j, d.now)
-	mark := d.fleet.Mark()
-	for _, e := range d.endings {
-		if e.forWhom == j.ID {
-			d.fleet.Release(e.booking)
-		}
-	}
-	b, _ := d.fleet.Place(j.Class, j.least, j.least)
-	d.fleet.Rollback(mark)
-	d.promised(j, &hold{owner: j.ID, from: until, booking: b})
+	d.promised(j, d.promisedPlace(j, func(e *job) bool { return e.forWhom == j.ID }))
 	return true
+}
+
+// started is where in the plan the start of a job is.
+func (d *decision) started(j *job) int {
+	return slices.IndexFunc(d.plan.Start, func(s Start) bool { return s.ID == j.ID })
+}
+
+// mostCancels ends what could go on for ever: a start that is taken back so often
+// in one Decide stays.
+const mostCancels = 3
+
+// unstart takes a start of this very Decide back: what it made possible is better.
+func (d *decision) unstart(j *job) {
+	i := d.started(j)
+	d.plan.Start = slices.Delete(d.plan.Start, i, i+1)
+	d.drop(j, d.now)
+	if d.policy.Ahead > 0 {
+		d.books(j).Burden(j.Queue, j.Resources, -int64(j.members), d.policy.Ahead, d.now)
+	}
+	cancels := j.cancels + 1
+	d.again(j)
+	j.cancels, j.cancelled = cancels, d.decides
+	j.LostAt, j.lost = d.now, true
+	d.plan.Passed = append(d.plan.Passed, j.ID)
+}
+
+// calm reports that a job has lost a place lately. It claims nothing then but by
+// right. In any cycle of claims, everybody who claims has lost its place first, so
+// that there is none: whatever the tree, the same work is not driven round by
+// shares and priorities in less than the time that calm lasts.
+func (d *decision) calm(j *job) bool {
+	calm := d.policy.Calm
+	if calm == 0 {
+		calm = 5 * time.Minute
+	}
+	return j.lost && d.now-j.LostAt < calm
 }
 
 // choose finds the fewest that must make room: it takes one after the other until
@@ -174,6 +216,9 @@ func (d *decision) newHunt(j *job) *hunt {
 	} else if short.Node > 0 {
 		limit = short.Node
 	}
+	if d.calm(j) {
+		h.need = fairshare.ByRight
+	}
 	age := d.tree.PreemptAfter(j.Queue)
 	h.own = h.listed(d.leaves[j.Queue].running, CausePriority, func(v *job) bool {
 		return d.now-v.started >= max(age, v.MinRuntime)
@@ -192,7 +237,8 @@ func (d *decision) newHunt(j *job) *hunt {
 func (h *hunt) listed(jobs []*job, cause Cause, old func(*job) bool) []victim {
 	var out []victim
 	for _, v := range jobs {
-		if v.decided == h.d.decides || !v.Preemptible && !v.Spot || !wants(h.j.Resources, v.Resources) {
+		fresh := v.decided == h.d.decides
+		if fresh && v.cancels >= mostCancels || !v.Preemptible && !v.Spot || !wants(h.j.Resources, v.Resources) {
 			continue
 		}
 		if cause == CausePriority && !h.j.outranks(v) {
@@ -203,7 +249,7 @@ func (h *hunt) listed(jobs []*job, cause Cause, old func(*job) bool) []victim {
 			out = append(out, victim{j: v, members: v.members - v.least, keep: v.least, cause: cause})
 			left = v.least
 		}
-		if old(v) {
+		if fresh || old(v) {
 			out = append(out, victim{j: v, members: left, cause: cause})
 		}
 	}
@@ -214,10 +260,11 @@ func (h *hunt) listed(jobs []*job, cause Cause, old func(*job) bool) []victim {
 	return out
 }
 
-// outranks reports whether a job goes before another of its queue by more than its
-// age: what age alone put first would be put last by it again.
+// outranks reports whether a job may have the place of another of its queue: it is
+// of an earlier tier, or has a higher priority than the other had, age included,
+// when it was started. What a deadline put first stays.
 func (j *job) outranks(v *job) bool {
-	return j.Tier < v.Tier || j.Tier == v.Tier && j.Priority > v.Priority
+	return j.Tier < v.Tier || j.Tier == v.Tier && !v.ranAs.urgent && float64(j.Priority) > v.ranAs.priority
 }
 
 // wants reports whether somebody has something of what is wanted.
@@ -270,7 +317,7 @@ func (h *hunt) next() (victim, bool) {
 		if v, ok := h.nextPrey(); ok {
 			return v, true
 		}
-		if h.need == fairshare.ByInitial {
+		if h.need != fairshare.ByFinal {
 			break
 		}
 		h.need = fairshare.ByInitial
@@ -278,7 +325,7 @@ func (h *hunt) next() (victim, bool) {
 			p.next = 0
 		}
 	}
-	if len(h.own) > 0 {
+	if len(h.own) > 0 && h.need != fairshare.ByRight {
 		v := h.own[0]
 		h.own = h.own[1:]
 		return v, true

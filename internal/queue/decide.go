@@ -19,7 +19,8 @@ type decision struct {
 	holds    []*hold
 	reserved int             // so many starts
 	behind   map[int]refusal // by class, with the holds in the way
-	evicted  bool            // somebody made room in this round
+	denied   bool            // somebody had no claim in this round
+	unfair   bool            // and then something changed: another round is due
 	skipped  []*line
 	ended    []end // of what runs, in order; see ends
 	known    bool
@@ -44,20 +45,22 @@ func (q *Queue) Decide(now time.Duration) Plan {
 		q.seen = v
 	}
 	d := &decision{Queue: q, now: now, behind: map[int]refusal{}, stopped: map[int]*job{}}
-	d.keepPromises()
-	d.keepReservations()
 	for {
-		d.evicted = false
+		d.denied, d.unfair = false, false
+		d.keepPromises()
+		d.keepReservations()
 		for tier := range q.policy.Tiers {
 			d.pass(false, func(l *line) bool { return !l.spot && l.tier == tier && l.dead != q.decides })
 		}
-		if !d.evicted {
+		if !d.unfair { // spot work comes once nobody else has a word to say
+			for tier := range q.policy.Tiers {
+				d.pass(true, func(l *line) bool { return l.spot && l.tier == tier && l.dead != q.decides })
+			}
+		}
+		if !d.unfair {
 			break
 		}
 		d.retry()
-	}
-	for tier := range q.policy.Tiers {
-		d.pass(true, func(l *line) bool { return l.spot && l.tier == tier && l.dead != q.decides })
 	}
 	d.unskip()
 	for _, h := range d.holds {
@@ -80,17 +83,14 @@ func (q *Queue) asking() []bool {
 	return asks
 }
 
-// retry forgets what a round concluded: somebody made room, and perhaps more than
-// was taken.
+// retry forgets what a round concluded: somebody made room, perhaps more than was
+// taken, or started, and perhaps others can claim that place.
 func (d *decision) retry() {
 	d.unskip()
-	for i := len(d.holds) - 1; i >= 0; i-- {
-		if h := d.holds[i]; h.forStart {
-			d.fleet.Release(h.booking)
-			d.holds = slices.Delete(d.holds, i, i+1)
-		}
+	for _, h := range d.holds {
+		d.fleet.Release(h.booking)
 	}
-	d.plan.Reserve = slices.DeleteFunc(d.plan.Reserve, func(r Reserve) bool { return d.jobs[r.ID].state != promised })
+	d.holds, d.plan.Reserve, d.plan.Short = nil, nil, nil
 	d.reserved = 0
 	for n := range d.leaves {
 		for _, l := range d.leaves[n].lines {
@@ -116,7 +116,9 @@ func (d *decision) pass(spot bool, takes func(*line) bool) {
 	for l := c.next(); l != nil; l = c.next() {
 		j := l.first()
 		if d.stopped[l.leaf] != nil {
-			l.why = Reason{Code: Behind, Blocker: d.stopped[l.leaf].ID}
+			for _, held := range c.tops[l.leaf] {
+				held.why = Reason{Code: Behind, Blocker: d.stopped[l.leaf].ID}
+			}
 			c.stop(l.leaf)
 			continue
 		}
@@ -177,8 +179,9 @@ func (d *decision) try(j *job) Reason {
 	if d.claim(j) {
 		return Reason{}
 	}
-	if why.Code == NoPlace {
-		if h := d.blocking(j); h != nil {
+	d.denied = true
+	if full := why.Code == Quota && why.Node == 0; full || why.Code == NoPlace {
+		if h := d.blocking(j); h != nil && !full {
 			why.Blocker, why.At, why.Code = h.owner, h.from, Reserved
 		}
 		if at, ok := d.reserve(j); ok {
@@ -288,12 +291,16 @@ func (d *decision) start(j *job, b Booking, members int, after []string) {
 	} else {
 		j.line.remove(j)
 	}
+	if j.cancelled != d.decides {
+		j.cancels = 0
+	}
 	j.booking, j.members, j.started, j.decided = b, members, d.now, d.decides
 	d.run(j, d.now)
 	if d.policy.Ahead > 0 {
 		d.books(j).Burden(j.Queue, j.Resources, int64(members), d.policy.Ahead, d.now)
 	}
 	d.known = false
+	d.unfair = d.unfair || d.denied || len(d.holds) > 0
 	if j.Reservation != "" {
 		d.keepRest(j.Reservation)
 	}

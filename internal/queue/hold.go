@@ -13,7 +13,6 @@ type hold struct {
 	booking     Booking
 	owner       string // who waits for it
 	reservation string // or whose it is
-	forStart    bool   // found for one that waits, in this round
 	lifted      bool
 }
 
@@ -24,6 +23,23 @@ type end struct {
 	booking Booking
 }
 
+// ends is when what runs is thought to end. What is overdue takes an eighth longer
+// than it has been.
+func (j *job) ends(now time.Duration) time.Duration {
+	run := j.runtime()
+	if run == 0 {
+		return forever
+	}
+	at := j.started + run
+	if at <= now && j.Maximum > run {
+		at = j.started + j.Maximum
+	}
+	if at <= now {
+		at = now + (now-j.started)/8 + 1
+	}
+	return at
+}
+
 // ends are all that will end, in order: what runs, what makes room, and what has a
 // start reserved. What nobody knows the end of comes last.
 func (d *decision) ends() []end {
@@ -32,16 +48,7 @@ func (d *decision) ends() []end {
 	}
 	d.known, d.ended = true, d.ended[:0]
 	one := func(j *job) {
-		at := forever
-		if run := j.runtime(); run > 0 {
-			if at = j.started + run; at <= d.now && j.Maximum > run {
-				at = j.started + j.Maximum
-			}
-			if at <= d.now { // overdue: an eighth longer than it has been
-				at = d.now + (d.now-j.started)/8 + 1
-			}
-		}
-		d.ended = append(d.ended, end{at, j.ID, j.booking})
+		d.ended = append(d.ended, end{j.ends(d.now), j.ID, j.booking})
 	}
 	for n := range d.leaves {
 		for _, j := range d.leaves[n].running {
@@ -116,7 +123,7 @@ func (d *decision) reserve(j *job) (at time.Duration, ok bool) {
 	ends := d.ends()
 	known, _ := slices.BinarySearchFunc(ends, forever, func(e end, at time.Duration) int { return cmp.Compare(e.at, at) })
 	after, b := d.foresee(j.Class, j.least, j.least, ends[:known])
-	h := &hold{booking: b, owner: j.ID, forStart: true}
+	h := &hold{booking: b, owner: j.ID}
 	switch {
 	case b != 0:
 		h.from = ends[after-1].at
@@ -145,7 +152,7 @@ func (d *decision) blocking(j *job) *hold {
 	if len(d.holds) == 0 {
 		return nil
 	}
-	if _, refused := d.refused[j.Class]; refused {
+	if r, refused := d.refused[j.Class]; refused && j.least >= r.least {
 		return nil
 	}
 	mark := d.fleet.Mark()
@@ -168,16 +175,10 @@ func (d *decision) keepPromises() {
 			d.start(j, b, members, nil)
 			continue
 		}
-		mark := d.fleet.Mark()
-		h := &hold{owner: j.ID, from: d.now}
-		for _, e := range d.endings {
-			if e.forWhom == j.ID {
-				d.fleet.Release(e.booking)
-				h.from = max(h.from, e.ending)
-			}
+		h := d.promisedPlace(j, func(e *job) bool { return e.forWhom == j.ID })
+		if h.booking == 0 { // another took of its place, and others make room for that one
+			h = d.promisedPlace(j, func(*job) bool { return true })
 		}
-		h.booking, _ = d.fleet.Place(j.Class, j.least, j.least)
-		d.fleet.Rollback(mark)
 		if h.booking == 0 { // something else went wrong: it waits like the others
 			d.leave(j, d.now)
 			d.promises = slices.DeleteFunc(d.promises, func(p *job) bool { return p == j })
@@ -186,6 +187,26 @@ func (d *decision) keepPromises() {
 		}
 		d.promised(j, h)
 	}
+}
+
+// promisedPlace is what is free once some of those that make room are gone, and
+// what ends before them.
+func (d *decision) promisedPlace(j *job, gone func(*job) bool) *hold {
+	h := &hold{owner: j.ID, from: d.now}
+	for _, e := range d.endings {
+		if gone(e) {
+			h.from = max(h.from, e.ending)
+		}
+	}
+	mark := d.fleet.Mark()
+	for _, e := range d.ends() {
+		if e.at <= h.from {
+			d.fleet.Release(e.booking)
+		}
+	}
+	h.booking, _ = d.fleet.Place(j.Class, j.least, j.least)
+	d.fleet.Rollback(mark)
+	return h
 }
 
 func (d *decision) promised(j *job, h *hold) {
@@ -248,7 +269,7 @@ func (d *decision) keep(r *Reservation) {
 	b, members := d.fleet.Place(r.Class, 1, left)
 	d.fleet.Rollback(mark)
 	if members < left {
-		d.plan.Short = slices.DeleteFunc(d.plan.Short, func(s Short) bool { return s.Reservation == r.ID })
+		d.plan.Short = slices.DeleteFunc(d.plan.Short, func(s Short) bool { return s.Reservation == r.ID }) // before somebody started in it
 		d.plan.Short = append(d.plan.Short, Short{r.ID, left - members})
 	}
 	if b != 0 {

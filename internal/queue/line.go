@@ -19,7 +19,11 @@ type job struct {
 	booking     Booking
 	ending      time.Duration
 	forWhom     string
+	ranAs       level  // what it had to say when it was started
 	decided     uint64 // the Decide in which it was started; see Queue.decides
+	lost        bool   // LostAt means something
+	cancels     int    // how often its start was taken back in that Decide
+	cancelled   uint64
 	reserved    uint64 // the Decide in which a start was reserved for it
 	reservedAt  time.Duration
 }

@@ -85,7 +85,7 @@ func (q *Queue) check(w *Workload) error {
 }
 
 func newJob(w Workload) *job {
-	j := &job{Workload: w, least: max(w.Min, 1)}
+	j := &job{Workload: w, least: max(w.Min, 1), lost: w.LostAt > 0}
 	j.most = max(w.Max, j.least)
 	return j
 }
@@ -132,7 +132,7 @@ func (q *Queue) AddRunning(r Running, now time.Duration) error {
 
 // run counts a job that has its booking.
 func (q *Queue) run(j *job, now time.Duration) {
-	j.state = running
+	j.state, j.ranAs = running, q.level(j, j.started)
 	q.enter(j, now)
 	if j.Spot {
 		q.spots = append(q.spots, j)
@@ -235,6 +235,7 @@ func (q *Queue) Requeue(id string, now time.Duration) {
 	}
 	if j.state == ending {
 		j.Restarts++
+		j.LostAt, j.lost = now, true
 	}
 	q.drop(j, now)
 	q.again(j)
@@ -271,6 +272,7 @@ func (q *Queue) Recount() {
 type State struct {
 	Now          time.Duration
 	Waiting      []Workload
+	Promised     []string // of those that wait: for whom others made room, or are making it
 	Running      []Running
 	Reservations []Reservation
 }
@@ -292,8 +294,8 @@ func Decide(s State, tree *fairshare.Tree, fleet Fleet, policy Policy) (Plan, *Q
 			return Plan{}, nil, err
 		}
 	}
-	for _, e := range q.endings {
-		if j := q.jobs[e.forWhom]; j != nil && j.state == waiting {
+	for _, id := range s.Promised {
+		if j := q.jobs[id]; j != nil && j.state == waiting {
 			q.promise(j, s.Now)
 		}
 	}

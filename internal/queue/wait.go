@@ -58,7 +58,7 @@ func (r Reason) Say(tree *fairshare.Tree, w Words) string {
 		return fmt.Sprintf("never fits: no nodes could take %d of it together, even if nothing else ran", r.Members)
 	case Quota:
 		if r.Node <= 0 {
-			return fmt.Sprintf("%s of %s short: all that may be lent is in use", w.Amount(r.Resource, r.Short), w.Resource(r.Resource))
+			return fmt.Sprintf("%s of %s short: what else there is is in use", w.Amount(r.Resource, r.Short), w.Resource(r.Resource))
 		}
 		return fmt.Sprintf("quota: %s of %s short of the limit of %s", w.Amount(r.Resource, r.Short), w.Resource(r.Resource), whose)
 	case Guarantee:
@@ -201,8 +201,8 @@ func (q *Queue) newReckoning(now time.Duration) *reckoning {
 	}
 	for i := range q.leaves {
 		for _, j := range q.leaves[i].running {
-			if run := j.runtime(); run > 0 {
-				r.frees = append(r.frees, freed{max(now, j.started+run), j.Resources, int64(j.members)})
+			if j.runtime() > 0 {
+				r.frees = append(r.frees, freed{j.ends(now), j.Resources, int64(j.members)})
 			}
 		}
 	}

@@ -28,6 +28,8 @@ type Workload struct {
 
 	Reservation string // whose capacity it uses
 	Restarts    int    // how often it was preempted
+	// LostAt is when it was last preempted, or passed over (Plan.Passed); 0: never.
+	LostAt time.Duration
 }
 
 // runtime is how long a run is thought to last; 0: nobody knows.
@@ -89,6 +91,9 @@ type Policy struct {
 	Patience time.Duration
 
 	NoPreemption bool // nobody gives way, not even spot work
+	// Calm is for how long what was preempted claims nobody's place in turn, but by
+	// right of a guarantee; 0: five minutes; negative: not at all.
+	Calm time.Duration
 	// Margin is how much lower one's share must stay than that of whom it takes
 	// from; below 1: 1.
 	Margin float64
@@ -109,7 +114,7 @@ type Start struct {
 	ID      string
 	Members int
 	Booking Booking
-	// After names those that must be gone first: their place is used again.
+	// After names those that made room for it.
 	After []string
 }
 
@@ -152,11 +157,13 @@ type Short struct {
 }
 
 // Plan is what to do now. It is done as far as the Queue is concerned: what could
-// not be done is told to it.
+// not be done is told to it. What makes room at once is ended before anything
+// starts.
 type Plan struct {
 	Start   []Start
 	Preempt []Preempt
 	Cut     []Cut
 	Reserve []Reserve
 	Short   []Short
+	Passed  []string // could have started, but others could have claimed that place
 }
