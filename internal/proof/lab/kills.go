@@ -95,12 +95,12 @@ const whileRunning = 3
 // while it starts, while it runs, and twice while it ends.
 func (k *killer) cycle(ctx context.Context, random *rand.Rand, n int) error {
 	name, flavor := fmt.Sprintf("lab-kill-%d", n), flavorTwo
-	starting, ending, turn := whileStarting, whileEnding, n/4*2+n%4
+	starting, ending, turn := whileStarting, whileEnding, n/4*2+n%4/3
 	switch n % 4 {
+	case 1:
+		return k.repartition(ctx, random)
 	case 2:
 		flavor, starting, ending, turn = flavorVGPU, whileStartingVGPU, whileEndingVGPU, n/4
-	case 3:
-		return k.repartition(ctx, random)
 	}
 	k.machines++
 	k.arm(ctx, at(starting, random, turn))
