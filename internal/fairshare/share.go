@@ -156,26 +156,19 @@ func (t *Tree) Claim(leaf int, wanted []int64, times int64, other int, theirs []
 	return NoClaim
 }
 
-// MayClaim reports whether any work of a leaf's siblings, or of its ancestors',
-// may have to give way to it. It is cheap, and true too often.
-func (t *Tree) MayClaim(leaf int, wanted []int64, times int64) bool {
-	for n := leaf; n != 0; n = t.nodes[n].Parent {
-		within := t.Within(n, wanted, times)
-		share := 0.0
-		if !within {
-			share = t.Share(n, wanted, times)
-		}
-		for _, s := range t.children[t.nodes[n].Parent] {
-			if s == n || !t.Exceeds(s, wanted) {
-				continue
-			}
-			switch rank := t.nodes[n].Rank - t.nodes[s].Rank; {
-			case within, rank > 0, rank == 0 && share < t.Share(s, nil, 0):
-				return true
-			}
-		}
+// MayClaimFrom reports whether any work of a sibling may have to give way to a
+// node's. It is cheap, and true too often.
+func (t *Tree) MayClaimFrom(n, sibling int, wanted []int64, times int64) bool {
+	if !t.Exceeds(sibling, wanted) {
+		return false
 	}
-	return false
+	switch rank := t.nodes[n].Rank - t.nodes[sibling].Rank; {
+	case rank > 0, t.Within(n, wanted, times):
+		return true
+	case rank < 0:
+		return false
+	}
+	return t.Share(n, wanted, times) < t.Share(sibling, nil, 0)
 }
 
 // Exceeds reports whether a node has more than its guarantee of something that is

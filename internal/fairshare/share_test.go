@@ -138,10 +138,10 @@ func TestQ5NeverMutual(t *testing.T) {
 		if a == b {
 			t.Fatal("a queue claims from itself")
 		}
-		if !tree.MayClaim(a, mine, 1) {
+		left, right := tree.Apart(a, b)
+		if !tree.MayClaimFrom(left, right, mine, 1) {
 			t.Fatalf("the cheap look says that nothing can be claimed, but: %v", claim)
 		}
-		left, right := tree.Apart(a, b)
 		siblings := slices.Clone(tree.children[tree.nodes[left].Parent])
 		shares := func() []float64 {
 			var out []float64

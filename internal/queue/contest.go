@@ -16,6 +16,8 @@ type contest struct {
 	tops  [][]*line // by leaf: those with somebody to try, the best first
 	best  []int     // by node: the leaf that goes first; fairshare.None: nobody is left
 	claim []standing
+	turns [][]int // by node: its children that have somebody, a heap by whose turn it is
+	at    []int   // by node: where it is in its parent's heap
 }
 
 // standing is what a node has to say for itself beside its siblings.
@@ -30,7 +32,8 @@ type standing struct {
 
 // newContest takes the lines that are asked for.
 func (q *Queue) newContest(now time.Duration, spot bool, takes func(*line) bool) *contest {
-	c := &contest{q: q, tree: q.tree, now: now, tops: make([][]*line, len(q.leaves)), best: make([]int, len(q.leaves)), claim: make([]standing, len(q.leaves))}
+	c := &contest{q: q, tree: q.tree, now: now, tops: make([][]*line, len(q.leaves)), best: make([]int, len(q.leaves)), claim: make([]standing, len(q.leaves)),
+		turns: make([][]int, len(q.leaves)), at: make([]int, len(q.leaves))}
 	if spot {
 		c.tree = q.spot
 	}
@@ -44,6 +47,12 @@ func (q *Queue) newContest(now time.Duration, spot bool, takes func(*line) bool)
 			slices.SortFunc(c.tops[n], c.order)
 		}
 		c.judge(n)
+		if c.best[n] != fairshare.None && n > 0 {
+			parent := c.tree.Node(n).Parent
+			c.turns[parent] = append(c.turns[parent], n)
+			c.at[n] = len(c.turns[parent]) - 1
+			c.up(c.turns[parent], c.at[n])
+		}
 	}
 	return c
 }
@@ -80,14 +89,64 @@ func (c *contest) done(l *line, out bool) {
 
 // stop takes a whole leaf out.
 func (c *contest) stop(leaf int) {
-	c.tops[leaf] = nil
-	c.judgeUp(leaf)
+	if c.best[leaf] != fairshare.None {
+		c.tops[leaf] = nil
+		c.judgeUp(leaf)
+	}
 }
 
+// judgeUp settles a leaf and all above it anew.
 func (c *contest) judgeUp(leaf int) {
-	for n := leaf; n != fairshare.None; n = c.tree.Node(n).Parent {
+	for n := leaf; ; n = c.tree.Node(n).Parent {
 		c.judge(n)
+		if n == 0 {
+			return
+		}
+		heap := c.turns[c.tree.Node(n).Parent]
+		if c.best[n] != fairshare.None {
+			c.down(heap, c.up(heap, c.at[n]))
+			continue
+		}
+		// It was there, or nothing would have changed: the last takes its place.
+		i, last := c.at[n], len(heap)-1
+		heap[i] = heap[last]
+		c.at[heap[i]] = i
+		heap = heap[:last]
+		c.turns[c.tree.Node(n).Parent] = heap
+		if i < last {
+			c.down(heap, c.up(heap, i))
+		}
 	}
+}
+
+// up and down restore the order of a heap around one place.
+func (c *contest) up(heap []int, i int) int {
+	for i > 0 && c.goesBefore(&c.claim[heap[i]], &c.claim[heap[(i-1)/2]]) {
+		c.swap(heap, i, (i-1)/2)
+		i = (i - 1) / 2
+	}
+	return i
+}
+
+func (c *contest) down(heap []int, i int) {
+	for {
+		first := i
+		for k := 2*i + 1; k <= 2*i+2 && k < len(heap); k++ {
+			if c.goesBefore(&c.claim[heap[k]], &c.claim[heap[first]]) {
+				first = k
+			}
+		}
+		if first == i {
+			return
+		}
+		c.swap(heap, i, first)
+		i = first
+	}
+}
+
+func (c *contest) swap(heap []int, i, k int) {
+	heap[i], heap[k] = heap[k], heap[i]
+	c.at[heap[i]], c.at[heap[k]] = i, k
 }
 
 // judge settles who goes first at a node, from its children.
@@ -99,16 +158,10 @@ func (c *contest) judge(n int) {
 		}
 		c.best[n] = n
 	} else {
-		first := fairshare.None
-		for _, child := range c.tree.Children(n) {
-			if c.best[child] != fairshare.None && (first == fairshare.None || c.goesBefore(&c.claim[child], &c.claim[first])) {
-				first = child
-			}
-		}
-		if first == fairshare.None {
+		if len(c.turns[n]) == 0 {
 			return
 		}
-		c.best[n] = c.best[first]
+		c.best[n] = c.best[c.turns[n][0]]
 	}
 	j := c.tops[c.best[n]][0].first()
 	times := int64(j.least)

@@ -22,6 +22,7 @@ type decision struct {
 	denied   bool            // somebody had no claim in this round
 	unfair   bool            // and then something changed: another round is due
 	skipped  []*line
+	game     *game
 	ended    []end // of what runs, in order; see ends
 	known    bool
 	stopped  map[int]*job // leaves that are held back, and by whom
@@ -296,6 +297,7 @@ func (d *decision) start(j *job, b Booking, members int, after []string) {
 	}
 	j.booking, j.members, j.started, j.decided = b, members, d.now, d.decides
 	d.run(j, d.now)
+	d.changed(j)
 	if d.policy.Ahead > 0 {
 		d.books(j).Burden(j.Queue, j.Resources, int64(members), d.policy.Ahead, d.now)
 	}

@@ -113,7 +113,7 @@ type Wait struct {
 // Waiting tells of all that waits, as of the last Decide: by queue, in order.
 func (q *Queue) Waiting(now time.Duration) []Wait {
 	var out []Wait
-	rough := q.newReckoning(now)
+	var guess []guessed
 	for n := range q.leaves {
 		var lines []*line
 		for _, l := range q.leaves[n].lines {
@@ -160,13 +160,29 @@ func (q *Queue) Waiting(now time.Duration) []Wait {
 			case w.Reason.Code == "":
 				w.Reason.Code = Unasked
 			}
-			if start := rough.start(p.j); !w.Promised && w.Reason.Code != Never && w.Reason.Code != TooLong {
-				w.Start = start
+			if w.Reason.Code != Never && w.Reason.Code != TooLong {
+				guess = append(guess, guessed{p.j, len(out)})
 			}
 			out = append(out, w)
 		}
 	}
+	// Everybody's first before anybody's second.
+	slices.SortStableFunc(guess, func(a, b guessed) int {
+		return cmp.Or(order(a.j.Spot, b.j.Spot), cmp.Compare(a.j.Tier, b.j.Tier), cmp.Compare(out[a.at].Position, out[b.at].Position), before(a.j, b.j))
+	})
+	rough := q.newReckoning(now)
+	for _, g := range guess {
+		if start := rough.start(g.j); !out[g.at].Promised {
+			out[g.at].Start = start
+		}
+	}
 	return out
+}
+
+// guessed is one whose start is reckoned, and where it is in the answer.
+type guessed struct {
+	j  *job
+	at int
 }
 
 func order(a, b bool) int {
