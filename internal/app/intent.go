@@ -96,7 +96,7 @@ func (a *App) onInstance(ctx context.Context, c Call, action authz.Action, proje
 			return cloud.NotFound("instance", instance)
 		}
 		s := list[0]
-		if err := notMember(s, action); err != nil {
+		if err := notMember(s); err != nil {
 			return err
 		}
 		if ifMatch != 0 && ifMatch != s.Generation {

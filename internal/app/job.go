@@ -225,11 +225,11 @@ func cmpErr(err, otherwise error) error {
 
 // notMember refuses what a person may do with an instance and not with a job's
 // member, which comes and goes with its job.
-func notMember(s postgres.Standing, action authz.Action) error {
+func notMember(s postgres.Standing) error {
 	if s.JobID.IsZero() {
 		return nil
 	}
-	return cloud.E(cloud.KindConflict, "job_member", "instance %q is member %d of job %s: it comes and goes with its job (%s)", s.Name, s.JobRank, s.JobID, action).
+	return cloud.E(cloud.KindConflict, "job_member", "instance %q is member %d of job %q and comes and goes with it", s.Name, s.JobRank, jobNameOf(s)).
 		WithHint("cancel or delete the job as a whole: `tenon job cancel %s`, `tenon job delete %s`", jobNameOf(s), jobNameOf(s)).
 		With("job_id", s.JobID.String())
 }

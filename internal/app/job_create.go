@@ -61,6 +61,9 @@ func (a *App) JobCreate(ctx context.Context, c Call, project string, in JobInput
 	}
 	err = postgres.JobAdmit(ctx, a.db, admission)
 	if err == nil {
+		if d, perr := a.WithPrice(ctx, c, admission.Members[0].Instance); perr == nil { // it is done; the price is beside the point
+			out.MemberMicros, out.Priced = d.PricePerHourMicros, d.Priced
+		}
 		return out, nil
 	}
 	if ans != nil {

@@ -125,7 +125,11 @@ func (s *jobStep) gang(members []postgres.Standing, now time.Time) {
 		}
 	}
 	if onNode {
-		j.Message = j.EndingMessage + "; its other members are being stopped"
+		others := " other"
+		if j.Ending == cloud.JobCancel || j.Ending == cloud.JobTimedOut {
+			others = ""
+		}
+		j.Message = fmt.Sprintf("%s; its%s members are being stopped", j.EndingMessage, others)
 		return
 	}
 	s.conclude(run, now)
@@ -333,7 +337,11 @@ func (s *jobStep) finish(to cloud.JobState, reason, message string, now time.Tim
 
 func memberEnd(m postgres.Standing) cloud.JobMemberEnd {
 	at := m.StateAt
-	return cloud.JobMemberEnd{Rank: m.JobRank, State: m.State, Reason: m.Reason, Message: m.Message, ExitCode: m.ExitCode, Epoch: m.Epoch, StartedAt: m.StartedAt, EndedAt: &at}
+	end := cloud.JobMemberEnd{Rank: m.JobRank, State: m.State, Reason: m.Reason, Message: m.Message, ExitCode: m.ExitCode, Epoch: m.Epoch, StartedAt: m.StartedAt, EndedAt: &at}
+	if m.Reason == reasonJobOver || m.Reason == reasonMaxRun {
+		end.ExitCode = nil // of the hand that stopped it
+	}
+	return end
 }
 
 func count(n int, what string) string {

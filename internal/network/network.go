@@ -1,6 +1,6 @@
 // Package network gives each guest an address on this cloud's own bridge: NAT
-// out, DNS, and no way to another guest, to the host's services or to another
-// cloud. Containers come in through a network namespace and CNI plugins.
+// out, DNS, and no way to another guest but of its own group, to the host's
+// services or to another cloud. Containers come in through a network namespace and CNI plugins.
 //
 // Everything it makes carries the cloud's id (bridge, nftables tables, CNI
 // network, dnsmasq), so that several clouds share a host without meeting. It

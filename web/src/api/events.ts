@@ -87,6 +87,8 @@ function touch(project: string): () => void {
       for (const queryKey of [
         ['instances', project],
         ['instance', project],
+        ['jobs', project],
+        ['job', project],
         ['quotas', project],
         ['fleet'],
         ['flavors'],

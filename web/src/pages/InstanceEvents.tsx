@@ -1,19 +1,38 @@
-import { useQuery } from '@tanstack/react-query'
+import { type UseQueryResult, useQuery } from '@tanstack/react-query'
 import { useParams } from '@tanstack/react-router'
-import { instanceEventsQuery } from '~/api/instance.ts'
+import { type Event, instanceEventsQuery } from '~/api/instance.ts'
 import { failureOf } from '~/api/problem.ts'
 import { formatExact, sentence } from '~/lib/format.ts'
 import { toneOf } from '~/lib/instancestate.ts'
 import { stateOf } from '~/lib/ribbon.ts'
 import { Panel } from '~/ui/Layout.tsx'
 import { Bone, Empty, ErrorState } from '~/ui/State.tsx'
-import { StatusShape } from '~/ui/StatusPill.tsx'
+import { StatusShape, type Tone } from '~/ui/StatusPill.tsx'
 import { Ago } from '~/ui/Time.tsx'
 
 /** InstanceEvents lists everything that happened to it, newest first. */
 export function InstanceEvents() {
   const { project, instance } = useParams({ from: '/app/projects/$project/instances/$instance' })
-  const { data, error, refetch, isFetching } = useQuery(instanceEventsQuery(project, instance))
+  return (
+    <EventsPanel
+      asked={useQuery(instanceEventsQuery(project, instance))}
+      toneOf={(e) => {
+        const state = stateOf(e)
+        return state ? toneOf(state) : null
+      }}
+    />
+  )
+}
+
+/** EventsPanel lists what happened to something, newest first. */
+export function EventsPanel({
+  asked: { data, error, refetch, isFetching },
+  toneOf,
+}: {
+  asked: UseQueryResult<Event[]>
+  /** The colour of the state that an event led to; null: it led to none. */
+  toneOf: (e: Event) => Tone | null
+}) {
   if (error && !data)
     return (
       <Panel>
@@ -35,7 +54,7 @@ export function InstanceEvents() {
       <ol aria-label="Events, newest first" className="py-2">
         {data
           ? [...data].reverse().map((e, n) => {
-              const state = stateOf(e)
+              const tone = toneOf(e)
               return (
                 <li key={e.id} className="relative flex gap-3 px-4 py-1.5 text-13">
                   {n < data.length - 1 && (
@@ -45,8 +64,8 @@ export function InstanceEvents() {
                     />
                   )}
                   <span className="flex h-5 w-2.5 items-center justify-center">
-                    {state ? (
-                      <StatusShape tone={n > 0 && toneOf(state) === 'blue' ? 'grey' : toneOf(state)} />
+                    {tone ? (
+                      <StatusShape tone={n > 0 && tone === 'blue' ? 'grey' : tone} />
                     ) : (
                       <span className="size-1.5 rounded-full bg-line-strong" />
                     )}

@@ -1,5 +1,5 @@
 import { useParams } from '@tanstack/react-router'
-import { memo, useEffect, useMemo, useRef, useState } from 'react'
+import { memo, type ReactNode, useEffect, useMemo, useRef, useState } from 'react'
 import { instanceLogs } from '~/api/instance.ts'
 import { failureOf } from '~/api/problem.ts'
 import { formatNumber, plural } from '~/lib/format.ts'
@@ -84,7 +84,21 @@ function useLogs(project: string, instance: string, run: string, visible: boolea
 
 export function InstanceLogs() {
   const { project, instance } = useParams({ from: '/app/projects/$project/instances/$instance' })
-  const state = useInstance()?.state
+  return <LogView project={project} instance={instance} state={useInstance()?.state} />
+}
+
+/** LogView follows what one instance writes; more stands beside its search. */
+export function LogView({
+  project,
+  instance,
+  state,
+  more,
+}: {
+  project: string
+  instance: string
+  state: string | undefined
+  more?: ReactNode
+}) {
   const [run, setRun] = useState(0)
   const [query, setQuery] = useState('')
   const [wrap, setWrap] = useState(true)
@@ -135,6 +149,7 @@ export function InstanceLogs() {
   return (
     <section aria-label="Log">
       <div className="mb-3 flex flex-wrap items-center gap-2">
+        {more}
         <SearchField
           label="Search the log"
           placeholder="Search"

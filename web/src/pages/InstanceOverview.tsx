@@ -1,5 +1,5 @@
 import { useQuery } from '@tanstack/react-query'
-import { useParams } from '@tanstack/react-router'
+import { Link, useParams } from '@tanstack/react-router'
 import { pricesQuery } from '~/api/fleet.ts'
 import { type Instance, instanceEventsQuery } from '~/api/instance.ts'
 import { flavorsQuery } from '~/api/offer.ts'
@@ -125,8 +125,14 @@ function Resources({ i }: { i: Instance }) {
           ['Flavor', i.flavor],
           ['Pool', i.simulated && i.pool !== 'simulated' ? `${i.pool}, simulated` : i.pool],
           i.kind === 'vm' && ['When stopped', i.on_stop === 'hold' ? 'Holds its GPU' : 'Releases its GPU'],
-          ['Node lost', i.on_node_loss === 'restart' ? 'Starts elsewhere' : 'Waits for the node'],
-          ['Node booted', i.on_node_reboot === 'restart' ? 'Starts there again' : 'Fails'],
+          i.job === undefined && [
+            'Node lost',
+            i.on_node_loss === 'restart' ? 'Starts elsewhere' : 'Waits for the node',
+          ],
+          i.job === undefined && [
+            'Node booted',
+            i.on_node_reboot === 'restart' ? 'Starts there again' : 'Fails',
+          ],
           [
             'Price',
             price === undefined
@@ -145,6 +151,17 @@ function About({ i }: { i: Instance }) {
     <Facts
       items={[
         ['Id', <CopyLine key="id" text={i.id} label="Copy the id" />],
+        i.job !== undefined && [
+          'Job',
+          <Link
+            key="job"
+            to="/projects/$project/jobs/$job"
+            params={{ project: i.project, job: i.job }}
+            className="link"
+          >
+            {i.job}, rank {i.rank}
+          </Link>,
+        ],
         ['Image', i.image],
         ['Digest', <CopyLine key="digest" text={i.image_digest} label="Copy the digest" />],
         i.kind !== 'vm' && [

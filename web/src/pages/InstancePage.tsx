@@ -89,7 +89,19 @@ export function InstancePage() {
           {i.simulated && <Tag title="Its GPUs, or the whole of it, are simulated">sim</Tag>}
         </>
       }
-      actions={<InstanceButtons instance={i} project={project} />}
+      actions={
+        i.job ? (
+          <Link
+            to="/projects/$project/jobs/$job"
+            params={{ project, job: i.job }}
+            className={buttonClass('secondary')}
+          >
+            Go to job {i.job}
+          </Link>
+        ) : (
+          <InstanceButtons instance={i} project={project} />
+        )
+      }
     >
       <TabBar label="Instance">
         <Link

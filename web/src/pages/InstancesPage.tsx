@@ -58,7 +58,19 @@ const columns: Column<Instance>[] = [
     ),
   },
   { id: 'state', header: 'State', cell: (i) => <InstancePill instance={i} /> },
-  { id: 'kind', header: 'Kind', from: 'md', cell: (i) => kindWord[i.kind] ?? i.kind },
+  {
+    id: 'kind',
+    header: 'Kind',
+    from: 'md',
+    cell: (i) =>
+      i.job ? (
+        <Link to="/projects/$project/jobs/$job" params={{ project: i.project, job: i.job }} className="link">
+          Job {i.job}
+        </Link>
+      ) : (
+        (kindWord[i.kind] ?? i.kind)
+      ),
+  },
   {
     id: 'gpu',
     header: 'GPU',

@@ -37,6 +37,7 @@ function useEntries(): Entry[] {
   const entries: Entry[] = [
     { group: 'Actions', label: 'Create instance', icon: 'plus', href: `${base}/create` },
     { group: 'Pages', label: 'Instances', icon: 'instances', href: `${base}/instances` },
+    { group: 'Pages', label: 'Jobs', icon: 'jobs', href: `${base}/jobs` },
     { group: 'Pages', label: 'Images', icon: 'images', href: `${base}/images` },
     { group: 'Pages', label: 'Usage', icon: 'usage', href: `${base}/usage` },
     { group: 'Pages', label: 'Settings', icon: 'settings', href: `${base}/settings` },
@@ -170,6 +171,7 @@ const shortcuts: readonly (readonly [string, string])[] = [
   ['⌘K or Ctrl K', 'Go to a page, an instance or an action'],
   ['C', 'Create an instance'],
   ['G then I', 'Instances'],
+  ['G then J', 'Jobs'],
   ['G then M', 'Images'],
   ['G then U', 'Usage'],
   ['G then T', 'API tokens'],
@@ -221,6 +223,7 @@ export function useShortcuts() {
         afterG = 0
         const to: Record<string, () => void> = {
           i: () => void navigate({ to: '/projects/$project/instances', params }),
+          j: () => void navigate({ to: '/projects/$project/jobs', params }),
           m: () => void navigate({ to: '/projects/$project/images', params }),
           u: () => void navigate({ to: '/projects/$project/usage', params }),
           t: () => void navigate({ to: '/tokens' }),

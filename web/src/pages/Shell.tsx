@@ -53,6 +53,11 @@ function Nav({ onNavigate }: { onNavigate?: () => void }) {
           </Link>
         </li>
         <li>
+          <Link to="/projects/$project/jobs" params={{ project }} {...common}>
+            {row('jobs', 'Jobs')}
+          </Link>
+        </li>
+        <li>
           <Link to="/projects/$project/images" params={{ project }} {...common}>
             {row('images', 'Images')}
           </Link>

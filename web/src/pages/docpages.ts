@@ -2,6 +2,7 @@
 export const docPages = [
   { page: 'getting-started', title: 'Getting started', part: 'For users' },
   { page: 'instances', title: 'Instances and GPU slices', part: 'For users' },
+  { page: 'jobs', title: 'Jobs', part: 'For users' },
   { page: 'vms', title: 'Virtual machines', part: 'For users' },
   { page: 'notebooks', title: 'Notebooks', part: 'For users' },
   { page: 'ports', title: 'Consoles, ports and web servers', part: 'For users' },

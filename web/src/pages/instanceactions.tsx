@@ -61,7 +61,7 @@ export function useInstanceAction(project: string) {
 }
 
 const allowed = (asked: Asked, i: Instance) =>
-  asked === 'release' ? i.held && i.state === 'stopped' : instanceCan[asked](i.state) === null
+  !i.job_id && (asked === 'release' ? i.held && i.state === 'stopped' : instanceCan[asked](i.state) === null)
 
 /** What is asked about before it is done. */
 export type Asked = 'stop' | 'delete' | 'release'
@@ -167,7 +167,11 @@ export function ConfirmAction({
           </Said>
         )}
         {skipped.length > 0 && (
-          <Said term="Left alone">{skipped.map((i) => `${i.name} (${i.state})`).join(', ')}</Said>
+          <Said term="Left alone">
+            {skipped
+              .map((i) => `${i.name} (${i.job ? `comes and goes with job ${i.job}` : i.state})`)
+              .join(', ')}
+          </Said>
         )}
       </dl>
     </Dialog>

@@ -8,11 +8,13 @@ import {
 } from '@tanstack/react-router'
 import { nodesQuery } from '~/api/fleet.ts'
 import { instanceQuery, instancesQuery } from '~/api/instance.ts'
+import { jobQuery, jobsQuery } from '~/api/job.ts'
 import { meQuery, projectQuery, projectsQuery } from '~/api/me.ts'
 import { flavorsQuery, imagesQuery } from '~/api/offer.ts'
 import { queryClient } from '~/api/query.ts'
 import type { Kind } from '~/lib/createform.ts'
 import { type InstanceFilter, isFilter } from '~/lib/instancestate.ts'
+import { type JobState, jobStates } from '~/lib/jobstate.ts'
 import { remember } from '~/lib/prefs.ts'
 import type { AlarmSearch } from '~/pages/AlarmsPage.tsx'
 import type { FleetSearch } from '~/pages/FleetPage.tsx'
@@ -148,6 +150,45 @@ const instanceTabs = [
   }),
 ] as const
 
+const jobsRoute = createRoute({
+  getParentRoute: () => projectRoute,
+  path: 'jobs',
+  validateSearch: (s: Record<string, unknown>): { q?: string; state?: JobState } => ({
+    q: text(s.q),
+    state: oneOf(s.state, jobStates),
+  }),
+  loader: ({ params }) => void queryClient.prefetchQuery(jobsQuery(params.project)),
+  component: lazyRouteComponent(() => import('~/pages/JobsPage.tsx'), 'JobsPage'),
+})
+
+const jobRoute = createRoute({
+  getParentRoute: () => projectRoute,
+  path: 'jobs/$job',
+  loader: ({ params }) => void queryClient.prefetchQuery(jobQuery(params.project, params.job)),
+  component: lazyRouteComponent(() => import('~/pages/JobPage.tsx'), 'JobPage'),
+})
+
+const jobTabs = [
+  createRoute({
+    getParentRoute: () => jobRoute,
+    path: '/',
+    component: lazyRouteComponent(() => import('~/pages/JobOverview.tsx'), 'JobOverview'),
+  }),
+  createRoute({
+    getParentRoute: () => jobRoute,
+    path: 'logs',
+    validateSearch: (s: Record<string, unknown>): { rank?: number } => ({
+      rank: typeof s.rank === 'number' && Number.isInteger(s.rank) && s.rank >= 0 ? s.rank : undefined,
+    }),
+    component: lazyRouteComponent(() => import('~/pages/JobLogs.tsx'), 'JobLogs'),
+  }),
+  createRoute({
+    getParentRoute: () => jobRoute,
+    path: 'events',
+    component: lazyRouteComponent(() => import('~/pages/JobLogs.tsx'), 'JobEvents'),
+  }),
+] as const
+
 const day = (v: unknown) => (typeof v === 'string' && /^\d{4}-\d{2}-\d{2}$/.test(v) ? v : undefined)
 
 const usageRoute = createRoute({
@@ -273,6 +314,8 @@ const routeTree = rootRoute.addChildren([
       instancesRoute,
       createInstanceRoute,
       instanceRoute.addChildren(instanceTabs),
+      jobsRoute,
+      jobRoute.addChildren(jobTabs),
       usageRoute,
       imagesRoute,
       settingsRoute,
