@@ -70,48 +70,62 @@ func MixOf(requests []Request) []Share {
 type Mix struct {
 	// HalfLife is after how many others a request counts half; 0: it always counts.
 	HalfLife float64
-
-	index  map[Request]int
-	counts []float64
-	kinds  []Request
-	next   float64 // what the next one counts; counts grow instead of shrinking
+	counts   Decayed[Request]
 }
 
 // Add counts a request.
-func (m *Mix) Add(r Request) {
-	if m.index == nil {
-		m.index, m.next = map[Request]int{}, 1
-	}
-	i, ok := m.index[r]
-	if !ok {
-		i = len(m.kinds)
-		m.index[r] = i
-		m.kinds, m.counts = append(m.kinds, r), append(m.counts, 0)
-	}
-	m.counts[i] += m.next
-	if m.HalfLife > 0 {
-		if m.next *= math.Exp2(1 / m.HalfLife); m.next > 1e100 {
-			for i := range m.counts {
-				m.counts[i] /= m.next
-			}
-			m.next = 1
-		}
-	}
-}
+func (m *Mix) Add(r Request) { m.counts.Add(r, m.HalfLife) }
 
 // Shares is the mix now, the most frequent first. What is all but forgotten is
 // left out.
 func (m *Mix) Shares() []Share {
-	total := 0.0
-	for _, c := range m.counts {
-		total += c
-	}
-	out := make([]Share, 0, len(m.kinds))
-	for i, r := range m.kinds {
-		if w := m.counts[i] / total; w > 1e-9 {
-			out = append(out, Share{r, w})
-		}
-	}
+	out := []Share{}
+	m.counts.Each(func(r Request, w float64) { out = append(out, Share{r, w}) })
 	slices.SortFunc(out, byWeight)
 	return out
+}
+
+// Decayed counts kinds of things as they come.
+type Decayed[K comparable] struct {
+	index  map[K]int
+	kinds  []K
+	counts []float64
+	next   float64 // what the next one counts; counts grow instead of shrinking
+}
+
+// Add counts one. After so many others as the half-life it counts half; 0: it
+// always counts.
+func (d *Decayed[K]) Add(k K, halfLife float64) {
+	if d.index == nil {
+		d.index, d.next = map[K]int{}, 1
+	}
+	i, ok := d.index[k]
+	if !ok {
+		i = len(d.kinds)
+		d.index[k] = i
+		d.kinds, d.counts = append(d.kinds, k), append(d.counts, 0)
+	}
+	d.counts[i] += d.next
+	if halfLife > 0 {
+		if d.next *= math.Exp2(1 / halfLife); d.next > 1e100 {
+			for i := range d.counts {
+				d.counts[i] /= d.next
+			}
+			d.next = 1
+		}
+	}
+}
+
+// Each gives every kind that isn't all but forgotten its part of all, in the order
+// in which kinds came first.
+func (d *Decayed[K]) Each(fn func(k K, weight float64)) {
+	total := 0.0
+	for _, c := range d.counts {
+		total += c
+	}
+	for i, k := range d.kinds {
+		if w := d.counts[i] / total; w > 1e-9 {
+			fn(k, w)
+		}
+	}
 }

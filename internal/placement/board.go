@@ -144,39 +144,45 @@ func (b *Board) forget() {
 }
 
 // Set tells what a node is like now, new or known.
-func (b *Board) Set(n Node) {
-	i, known := b.at[n.ID]
-	if known {
-		was := &b.nodes[i].src
-		for k := range n.GPUs {
-			known = known && slices.Contains(b.makes, makeOf(&n.GPUs[k]))
-		}
-		known = known && was.Pool == n.Pool && was.Simulated == n.Simulated
-	}
-	if !known {
-		b.build(append(b.others(n.ID), n))
-		return
-	}
-	b.grown++
-	b.read(i, &n)
-}
+func (b *Board) Set(n Node) { b.Update([]Node{n}, nil) }
 
 // Remove takes a node off the board.
-func (b *Board) Remove(id cloud.NodeID) {
-	if _, known := b.at[id]; known {
-		b.build(b.others(id))
-	}
-}
+func (b *Board) Remove(id cloud.NodeID) { b.Update(nil, []cloud.NodeID{id}) }
 
-// others are the nodes as they are now but for one.
-func (b *Board) others(id cloud.NodeID) []Node {
-	out := make([]Node, 0, len(b.nodes)+1)
-	for i := range b.nodes {
-		if n := b.nodes[i].now(); n.ID != id {
-			out = append(out, n)
+// Update tells what nodes are like now, and which are gone.
+func (b *Board) Update(now []Node, gone []cloud.NodeID) {
+	var other []Node // new, or not to be told in their old places
+	for i := range now {
+		if k, known := b.at[now[i].ID]; known && b.fits(&b.nodes[k].src, &now[i]) {
+			b.grown++
+			b.read(k, &now[i])
+		} else {
+			other = append(other, now[i])
 		}
 	}
-	return out
+	gone = slices.DeleteFunc(slices.Clone(gone), func(id cloud.NodeID) bool { _, known := b.at[id]; return !known })
+	if len(other)+len(gone) == 0 {
+		return
+	}
+	drop := make(map[cloud.NodeID]bool, len(gone)+len(other))
+	for _, id := range gone {
+		drop[id] = true
+	}
+	for i := range other {
+		drop[other[i].ID] = true
+	}
+	for i := range b.nodes {
+		if n := b.nodes[i].now(); !drop[n.ID] {
+			other = append(other, n)
+		}
+	}
+	b.build(other)
+}
+
+// fits reports whether a node can be told anew without numbering anything anew.
+func (b *Board) fits(was, now *Node) bool {
+	return was.Pool == now.Pool && was.Simulated == now.Simulated &&
+		!slices.ContainsFunc(now.GPUs, func(g GPU) bool { return !slices.Contains(b.makes, makeOf(&g)) })
 }
 
 // Reweigh goes on with another mix.
@@ -232,7 +238,7 @@ func stateOf(c *card) state {
 			used = cut.Take(used, p.Start)
 			s.held[p.Start] = int8(c.geo.Index(p.Class) + 1)
 		}
-		if !known || used != c.src.Used {
+		if !known || used.Mask != c.src.Used.Mask || used.Media != c.src.Used.Media {
 			s.held = packing.Held{}
 			if l := c.layouts.Like(c.src.Used); l >= 0 {
 				s.held = c.layouts.Held(l)

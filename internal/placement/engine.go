@@ -19,10 +19,21 @@ const maxClasses = 1024
 
 // Decide makes a plan, and books what it places. Bookings of the plan before are
 // forgotten, but not what they took.
-func (b *Board) Decide(requests []Request) Plan {
-	b.bookings, b.journal, b.marks = b.bookings[:0], b.journal[:0], false
+func (b *Board) Decide(requests []Request) Plan { return b.decideOn(requests, false) }
+
+// Try makes a plan and leaves the board as it was.
+func (b *Board) Try(requests []Request) Plan {
+	p := b.decideOn(requests, true)
+	b.Rollback(0)
+	b.journal, b.marks = b.journal[:0], false
+	return p
+}
+
+func (b *Board) decideOn(requests []Request, undo bool) Plan {
+	b.bookings, b.journal, b.marks = b.bookings[:0], b.journal[:0], undo
 	if len(b.classes) > maxClasses {
 		b.forget()
+		b.marks = undo
 	}
 	b.weigh()
 	queue := make([]*Request, len(requests))

@@ -25,7 +25,12 @@ func sees(requests ...Request) Policy {
 }
 
 // nodesOf is what a board would tell of its nodes.
-func nodesOf(b *Board) []Node { return b.others(cloud.NodeID{}) }
+func nodesOf(b *Board) (out []Node) {
+	for i := range b.nodes {
+		out = append(out, b.nodes[i].now())
+	}
+	return out
+}
 
 // A board that lives on decides as one that is made anew from the same nodes,
 // whatever came, went and changed meanwhile.
@@ -52,6 +57,17 @@ func TestABoardThatLivesOnDecidesAsANewOne(t *testing.T) {
 			}
 			now := Snapshot{Nodes: nodesOf(live)}
 			requests := genRequests(t)
+			if diff := cmp.Diff(NewBoard(now, policy).Decide(requests), live.Try(requests)); diff != "" {
+				t.Fatalf("what is tried is decided otherwise:\n%s", diff)
+			}
+			if diff := cmp.Diff(now.Nodes, nodesOf(live)); diff != "" {
+				t.Fatalf("what is tried stays:\n%s", diff)
+			}
+			for _, n := range now.Nodes {
+				if n.FreeVCPU++; !live.Differs(n) {
+					t.Fatalf("node %s does not differ with one vCPU more", n.ID)
+				}
+			}
 			fresh := NewBoard(now, policy)
 			if diff := cmp.Diff(fresh.Decide(requests), live.Decide(requests)); diff != "" {
 				t.Fatalf("the board that lives on decides otherwise:\n%s", diff)

@@ -179,6 +179,10 @@ func (b *Board) weigh() {
 	b.table.Forget()
 }
 
+// unheard is how much of a mix is kept for profiles that nobody asked for yet: a
+// cluster that has only seen small slices shall not spread them over all cards.
+const unheard = 0.03
+
 // profiles is how often each profile of a make's geometry is asked for.
 func (b *Board) profiles(m int) []float64 {
 	geo, err := gpu.GeometryByName(b.makes[m].geometry)
@@ -190,6 +194,15 @@ func (b *Board) profiles(m int) []float64 {
 		s := &b.policy.Mix[i]
 		if w := newWant(b, &s.Request); w.bad == "" && w.makes>>m&1 != 0 && w.cut(geo) != nil {
 			out[w.profile(geo)] += s.Weight * float64(w.shape.GPUCount)
+		}
+	}
+	total := 0.0
+	for _, v := range out {
+		total += v
+	}
+	for i := range out {
+		if out[i] == 0 && !geo.Profiles[i].Media {
+			out[i] = total * unheard / float64(len(out))
 		}
 	}
 	return out

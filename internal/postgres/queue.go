@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -30,24 +29,14 @@ type Waiting struct {
 	Job        *WaitingJob // the gang that it is placed with; nil: it is placed alone
 }
 
-// QueueSnapshot is what the scheduler decides on.
-type QueueSnapshot struct {
-	Waiting []Waiting    // oldest first
-	Nodes   []cloud.Node // with their GPUs, these with their claims
-}
-
 // homeSQL finds the node that an instance's data lies on, which is the only one
 // that it can run on.
 const homeSQL = `
 	SELECT n.id, n.name, n.state FROM volume v JOIN node n ON n.id = v.node_id
 	WHERE v.instance_id = i.id AND (v.state IN ('present', 'lost') OR v.state = 'pending' AND v.said = 'present') LIMIT 1`
 
-// QueueRead reads the queue and, if anything waits, the part of the fleet that it
-// may go to: a fleet of a thousand nodes is not read each second for nothing. The
-// statements see slightly different moments; the commit checks everything under
-// locks.
-func QueueRead(ctx context.Context, q Querier, limit int) (QueueSnapshot, error) {
-	var out QueueSnapshot
+// QueueRead reads what waits, oldest first.
+func QueueRead(ctx context.Context, q Querier, limit int) ([]Waiting, error) {
 	rows, _ := q.Query(ctx, `
 		SELECT i.id, i.org_id, i.project_id, i.kind, i.gpu_count, i.gpu_model, i.gpu_mode, i.gpu_profile, i.vcpu, i.memory_mib, i.disk_mib,
 			p.name, i.generation, i.queued_at, i.reason, i.message, h.id, COALESCE(h.name, ''), COALESCE(h.state, ''),
@@ -56,8 +45,7 @@ func QueueRead(ctx context.Context, q Querier, limit int) (QueueSnapshot, error)
 		LEFT JOIN LATERAL (`+homeSQL+`) h ON true
 		WHERE i.state = 'queued' AND i.desired_state = 'running' AND `+waitingJobSQL+`
 		ORDER BY i.queued_at, i.id LIMIT $1`, limit)
-	var err error
-	out.Waiting, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (w Waiting, err error) {
+	out, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (w Waiting, err error) {
 		var job WaitingJob
 		var tasks int
 		var priority string
@@ -68,83 +56,7 @@ func QueueRead(ctx context.Context, q Querier, limit int) (QueueSnapshot, error)
 		w.gang(job, tasks, priority)
 		return w, err
 	})
-	if err != nil {
-		return out, fmt.Errorf("read the queue: %w", err)
-	}
-	if len(out.Waiting) == 0 {
-		return out, nil
-	}
-	// Where cards are joined to each other matters to those who ask for whole ones,
-	// also for one alone: it is to break no fresh pair.
-	pools, joined := []string{}, false
-	for _, w := range out.Waiting {
-		joined = joined || w.Shape.GPUCount > 0 && w.Shape.GPUMode == cloud.ModeWhole
-		if !slices.Contains(pools, w.Pool) {
-			pools = append(pools, w.Pool)
-		}
-	}
-	var batch pgx.Batch
-	batch.Queue(`
-		SELECT n.id, n.name, n.pool_id, p.name, n.state, n.drained, n.simulated OR p.simulated, n.vcpu, n.memory_mib, n.cpu_overcommit,
-			COALESCE(u.vcpu, 0), COALESCE(u.memory_mib, 0), n.kinds
-		FROM node n
-		JOIN pool p ON p.id = n.pool_id
-		LEFT JOIN (
-			SELECT node_id, sum(vcpu) AS vcpu, sum(memory_mib)::bigint AS memory_mib
-			FROM instance WHERE node_id IS NOT NULL GROUP BY node_id
-		) u ON u.node_id = n.id
-		WHERE n.forgotten_at IS NULL AND p.name = ANY($1)
-		ORDER BY n.id`, pools).Query(func(rows pgx.Rows) (err error) {
-		out.Nodes, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (n cloud.Node, err error) {
-			err = row.Scan(&n.ID, &n.Name, &n.PoolID, &n.PoolName, &n.State, &n.Drained, &n.Simulated, &n.VCPU, &n.MemoryMiB, &n.CPUOvercommit,
-				&n.UsedVCPU, &n.UsedMemoryMiB, &n.Kinds)
-			return n, err
-		})
-		return err
-	})
-	var cards []cloud.GPU
-	batch.Queue(`
-		SELECT g.id, g.node_id, g.pci_address, g.model, g.geometry, g.mode, g.state, g.numa_node, CASE WHEN $2 THEN g.nvlink ELSE '{}' END,
-			NOT g.settled, COALESCE(g.desired_mode, ''), g.desired_layout, g.missing, g.bundle, g.not_for_vm
-		FROM gpu g JOIN node n ON n.id = g.node_id JOIN pool p ON p.id = n.pool_id
-		WHERE n.forgotten_at IS NULL AND p.name = ANY($1)
-		ORDER BY g.id`, pools, joined).Query(func(rows pgx.Rows) (err error) {
-		cards, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (g cloud.GPU, err error) {
-			err = row.Scan(&g.ID, &g.NodeID, &g.PCIAddress, &g.Model, &g.Geometry, &g.Mode, &g.State, &g.NUMANode, &g.NVLink,
-				&g.Changing, &g.Wish.Mode, &g.Wish.Layout, &g.Missing, &g.Bundle, &g.NotForVM)
-			return g, err
-		})
-		return err
-	})
-	parts := map[cloud.NodeID][]cloud.Partition{}
-	if joined {
-		batch.Queue(partitionsFrom + ` FROM gpu_partition ORDER BY node_id, id`).Query(func(rows pgx.Rows) error {
-			return partitionsInto(rows, func(id cloud.NodeID, p cloud.Partition) { parts[id] = append(parts[id], p) })
-		})
-	}
-	claims := map[cloud.GPUID][]cloud.Claim{}
-	batch.Queue(`SELECT gpu_id, org_id, profile, lower(slots), upper(slots) FROM gpu_claim`).Query(func(rows pgx.Rows) error {
-		var c cloud.Claim
-		_, err := pgx.ForEachRow(rows, []any{&c.GPUID, &c.OrgID, &c.Profile, &c.Slots.Start, &c.Slots.End}, func() error {
-			claims[c.GPUID] = append(claims[c.GPUID], c)
-			return nil
-		})
-		return err
-	})
-	if err := q.SendBatch(ctx, &batch).Close(); err != nil {
-		return out, fmt.Errorf("read the queue and the fleet: %w", err)
-	}
-	at := make(map[cloud.NodeID]int, len(out.Nodes))
-	for i, n := range out.Nodes {
-		at[n.ID], out.Nodes[i].Partitions = i, parts[n.ID]
-	}
-	for _, g := range cards {
-		g.Claims = claims[g.ID]
-		if i, ok := at[g.NodeID]; ok { // a node may have come between the statements
-			out.Nodes[i].GPUs = append(out.Nodes[i].GPUs, g)
-		}
-	}
-	return out, nil
+	return out, wrap("read the queue", err)
 }
 
 // Refused is why an instance waits.

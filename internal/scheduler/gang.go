@@ -86,8 +86,8 @@ func (g *gang) places(found []placement.Assignment) []planned {
 
 // decide plans for what waits. A gang that may be smaller than it would like and
 // finds no place gets as many members as fit, found by halving.
-func decide(fleet placement.Snapshot, requests []placement.Request, whole map[cloud.InstanceID]*gang, policy placement.Policy) placement.Plan {
-	plan := placement.Decide(fleet, requests, policy)
+func decide(board *placement.Board, requests []placement.Request, whole map[cloud.InstanceID]*gang) placement.Plan {
+	plan := board.Try(requests)
 	at := map[cloud.InstanceID]int{}
 	for i, r := range requests {
 		at[r.InstanceID] = i
@@ -119,7 +119,7 @@ func decide(fleet placement.Snapshot, requests []placement.Request, whole map[cl
 		if !changed {
 			return plan
 		}
-		plan = placement.Decide(fleet, requests, policy)
+		plan = board.Try(requests)
 	}
 }
 

@@ -4,9 +4,13 @@
 // commit checks everything again under locks, so any number of schedulers may
 // run and none can place twice.
 //
-//	wake "schedule" ─► snapshot ─► placement.Decide ─┬─► placed: commit, ≤ 64 a transaction ─► wake "node:…"
-//	                       ▲                         └─► refused: why, written when it changed
+//	wake "schedule" ─► what waits, what changed ─► board.Try ─┬─► placed: commit, ≤ 64 a transaction ─► wake "node:…"
+//	                       ▲                                   └─► refused: why, written when it changed
 //	                       └── some lost a race: once more
+//
+// The board lives from one tick to the next. Nodes are read again when their pulse
+// (postgres.FleetPulse) is another, which a place of one's own changes too; every 30
+// seconds the whole fleet is, and a difference is corrected, logged and counted.
 //
 // Imports: cloud, loop, placement, postgres, and the Prometheus client.
 package scheduler
@@ -56,6 +60,8 @@ type Scheduler struct {
 	log       *slog.Logger
 	metrics   *metrics
 	refreshed time.Time // when all reasons were last written
+	ticked    time.Time // last
+	fleet     fleet
 }
 
 // New makes the loop; Run starts it.
@@ -79,6 +85,10 @@ func (s *Scheduler) Run(ctx context.Context) error {
 // Tick places what can be placed now. It may be run at any time, any number of
 // times.
 func (s *Scheduler) Tick(ctx context.Context) error {
+	if now := time.Now(); now.Sub(s.ticked) > unseen {
+		s.fleet = fleet{}
+	}
+	defer func() { s.ticked = time.Now() }()
 	for range maxRounds {
 		lost, err := s.round(ctx)
 		if errors.Is(err, postgres.ErrNotLeader) {
@@ -94,23 +104,15 @@ func (s *Scheduler) Tick(ctx context.Context) error {
 // round makes one plan and commits it; lost counts the places that were taken
 // by somebody else meanwhile.
 func (s *Scheduler) round(ctx context.Context) (lost int, err error) {
-	var snap postgres.QueueSnapshot
-	err = s.cfg.DB.InSystem(ctx, func(tx *postgres.Tx) error {
-		var err error
-		snap, err = postgres.QueueRead(ctx, tx, queueSize)
-		return err
-	})
-	if err != nil {
+	list, err := s.look(ctx)
+	if err != nil || len(list) == 0 {
 		return 0, err
 	}
-	if len(snap.Waiting) == 0 {
-		return 0, nil
-	}
-	waiting := make(map[cloud.InstanceID]postgres.Waiting, len(snap.Waiting))
-	for _, w := range snap.Waiting {
+	waiting := make(map[cloud.InstanceID]postgres.Waiting, len(list))
+	for _, w := range list {
 		waiting[w.ID] = w
 	}
-	alone, whole := gangs(snap.Waiting)
+	alone, whole := gangs(list)
 	requests := make([]placement.Request, len(alone), len(alone)+len(whole))
 	for i, w := range alone {
 		requests[i] = placement.Request{InstanceID: w.ID, Org: w.OrgID, Kind: w.Kind, Shape: w.Shape, Pool: w.Pool, Priority: w.Priority, Order: w.QueuedAt.UnixMicro(), Home: w.Home}
@@ -118,12 +120,8 @@ func (s *Scheduler) round(ctx context.Context) (lost int, err error) {
 	for _, g := range whole {
 		requests = append(requests, g.request())
 	}
-	fleet := placement.Snapshot{Nodes: make([]placement.Node, len(snap.Nodes))}
-	for i, n := range snap.Nodes {
-		fleet.Nodes[i] = placement.FromNode(n)
-	}
 	began := time.Now()
-	plan := decide(fleet, requests, whole, s.cfg.Policy)
+	plan := decide(s.fleet.board, requests, whole)
 	s.metrics.decide.Observe(time.Since(began).Seconds())
 
 	var placed []planned
@@ -132,7 +130,11 @@ func (s *Scheduler) round(ctx context.Context) (lost int, err error) {
 		w, g := waiting[d.InstanceID], whole[d.InstanceID]
 		switch {
 		case g != nil && d.Refusal == nil:
-			won, err := s.commitGang(ctx, g, g.places(d.Members))
+			list := g.places(d.Members)
+			won, err := s.commitGang(ctx, g, list)
+			if !won {
+				s.fleet.doubt(list)
+			}
 			if err != nil && !postgres.RowRefused(err) {
 				return lost, err
 			}
@@ -157,6 +159,9 @@ func (s *Scheduler) round(ctx context.Context) (lost int, err error) {
 			won, err := s.commit(ctx, list)
 			if err == nil {
 				lost += len(list) - won
+			}
+			if won < len(list) {
+				s.fleet.doubt(list)
 			}
 			return err
 		}, s.broken)
