@@ -25,7 +25,8 @@ type decision struct {
 	game     *game
 	ended    []end // of what runs, in order; see ends
 	known    bool
-	stopped  map[int]*job // leaves that are held back, and by whom
+	nevers   map[[2]int]bool // by class and members
+	stopped  map[int]*job    // leaves that are held back, and by whom
 }
 
 // refusal is that so many members up to an end found no place.
@@ -45,7 +46,7 @@ func (q *Queue) Decide(now time.Duration) Plan {
 		clear(q.refused)
 		q.seen = v
 	}
-	d := &decision{Queue: q, now: now, behind: map[int]refusal{}, stopped: map[int]*job{}}
+	d := &decision{Queue: q, now: now, behind: map[int]refusal{}, stopped: map[int]*job{}, nevers: map[[2]int]bool{}}
 	for {
 		d.denied, d.unfair = false, false
 		d.keepPromises()
@@ -151,7 +152,7 @@ func (d *decision) try(j *job) Reason {
 	if j.line.never != nil {
 		return Reason{Code: Never, Node: j.line.never.Node, Resource: j.line.never.Resource, Short: j.line.never.Short}
 	}
-	if d.fleet.Never(j.Class, j.least) {
+	if d.never(j) {
 		return Reason{Code: Never, Node: fairshare.None, Members: j.least}
 	}
 	if longest := d.policy.Tiers[j.Tier].Longest; longest > 0 && (j.runtime() == 0 || j.runtime() > longest) {
@@ -190,6 +191,17 @@ func (d *decision) try(j *job) Reason {
 		}
 	}
 	return why
+}
+
+// never asks the fleet once in a Decide.
+func (d *decision) never(j *job) bool {
+	ask := [2]int{j.Class, j.least}
+	never, known := d.nevers[ask]
+	if !known {
+		never = d.fleet.Never(j.Class, j.least)
+		d.nevers[ask] = never
+	}
+	return never
 }
 
 // quota is how many members shares, guarantees and tiers allow, and if that is too

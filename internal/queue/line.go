@@ -2,6 +2,7 @@ package queue
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -50,19 +51,21 @@ func before(a, b *job) int {
 	return cmp.Or(cmp.Compare(a.QueuedAt, b.QueuedAt), cmp.Compare(a.ID, b.ID))
 }
 
-// kind is what makes two workloads of one queue equal but for their age.
+// kind is what makes two workloads of one queue equal but for their age. Their
+// runs last about as long, to a factor of two: where the first of a line would
+// delay somebody, the others aren't tried.
 type kind struct {
 	class, least, most       int
 	tier, priority, deadline int
 	preemptible, spot        bool
-	expected                 time.Duration
+	lasts                    int // doublings of a nanosecond
 	reservation              string
 	resources                string
 }
 
 func (j *job) kind() kind {
 	k := kind{class: j.Class, least: j.least, most: j.most, tier: j.Tier, priority: j.Priority, deadline: j.Deadline, preemptible: j.Preemptible, spot: j.Spot,
-		expected: j.runtime(), reservation: j.Reservation}
+		lasts: bits.Len64(uint64(j.runtime())), reservation: j.Reservation}
 	b := make([]byte, 0, 64)
 	for _, a := range j.Resources {
 		for ; a >= 0x80; a >>= 7 {

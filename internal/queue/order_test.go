@@ -181,3 +181,29 @@ func TestLimitsAndNeverSayWhose(t *testing.T) {
 	s.says("two", "quota: 2 of GPUs short of the limit of acme")
 	s.says("big", "never fits: 1 of GPUs more than acme may ever have")
 }
+
+// A plan is taken for done; what could not be done is told.
+func TestWhatWasNotDoneIsTold(t *testing.T) {
+	t.Parallel()
+	s := tell(t, 4, Policy{}, share("a", 0))
+	s.add("first", "a", 4)
+	s.later(1)
+	s.add("second", "a", 4)
+	s.goes("first")
+	s.q.Requeue("first", s.now) // its node said no
+	if j := s.q.jobs["first"]; j.Restarts != 0 || s.pool.Free(0) != 4 || s.tree.Used(0)[0] != 0 {
+		t.Errorf("it never ran, and yet: %+v, %d free, %v used", j.Workload, s.pool.Free(0), s.tree.Used(0))
+	}
+	s.goes("first")
+	s.end("first")
+	s.goes("second")
+	if err := s.q.Add(Workload{ID: "second", Queue: 1}); err == nil {
+		t.Error("the same name twice")
+	}
+	for _, bad := range []Workload{{ID: "x", Queue: 0}, {ID: "x", Queue: 9}, {ID: "x", Queue: 1, Tier: 1}, {ID: "x", Queue: 1, Min: 3, Max: 2},
+		{ID: "x", Queue: 1, Resources: []int64{-1}}, {ID: "x", Queue: 1, Resources: []int64{1, 1}}, {ID: "x", Queue: 1, Deadline: 1}} {
+		if err := s.q.Add(bad); err == nil {
+			t.Errorf("taken: %+v", bad)
+		}
+	}
+}

@@ -25,8 +25,15 @@ type world struct {
 	known  map[string]*Workload
 	lasts  map[string]time.Duration // how long a run takes
 	made   int
+	drove  map[string]driver
 	log    strings.Builder
 	counts struct{ starts, preempts, cuts, reserves, moved int }
+}
+
+// driver is who took somebody's place, and when.
+type driver struct {
+	id string
+	at time.Duration
 }
 
 // newWorld makes one of several organisations with projects and users.
@@ -75,7 +82,7 @@ func newWorld(t testing.TB, seed uint64, policy Policy) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &world{t: t, rng: rng, q: q, pool: pool, tree: tree, nodes: nodes, leaves: leaves, known: map[string]*Workload{}, lasts: map[string]time.Duration{}}
+	return &world{t: t, rng: rng, q: q, pool: pool, tree: tree, nodes: nodes, leaves: leaves, known: map[string]*Workload{}, lasts: map[string]time.Duration{}, drove: map[string]driver{}}
 }
 
 // arrive adds a workload of any sort.
@@ -156,6 +163,15 @@ func (w *world) decide() Plan {
 		case v.Why == CausePriority && !w.q.jobs[v.For].outranks(&j):
 			w.t.Fatalf("%s makes room for %s, which is no more urgent", v.ID, v.For)
 		}
+	}
+	// Nobody takes the place of one that took its own just now, but by right.
+	for _, v := range p.Preempt {
+		if by := w.drove[v.For]; by.id == v.ID && w.now-by.at < 5*time.Minute && (v.Why == CauseShare || v.Why == CausePriority) {
+			w.t.Fatalf("%s drives %s out, by which it was driven out at %s", v.For, v.ID, by.at)
+		}
+	}
+	for _, v := range p.Preempt {
+		w.drove[v.ID] = driver{v.For, w.now}
 	}
 	w.check()
 	w.counts.starts += len(p.Start)
@@ -257,7 +273,8 @@ var policies = []Policy{
 
 // TestRandomSteps lives through 100,000 random steps: over any tree and policy, a
 // second Decide changes nothing, gangs are whole, no limit is passed, nobody makes
-// room who needn't, and everything ends at last.
+// room who needn't, nobody
+// drives out who drove it out, and everything ends at last.
 func TestRandomSteps(t *testing.T) {
 	t.Parallel()
 	steps, seeds := 100_000, 200
