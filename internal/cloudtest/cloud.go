@@ -30,6 +30,7 @@ import (
 	"github.com/tenon-cloud/tenon/internal/device"
 	"github.com/tenon-cloud/tenon/internal/device/sim"
 	"github.com/tenon-cloud/tenon/internal/httpapi"
+	"github.com/tenon-cloud/tenon/internal/hypervisor"
 	"github.com/tenon-cloud/tenon/internal/hypervisor/fake"
 	"github.com/tenon-cloud/tenon/internal/lifecycle"
 	"github.com/tenon-cloud/tenon/internal/loop"
@@ -56,9 +57,10 @@ type Options struct {
 	NoNode       bool // no agent: nothing can be placed
 	NoLoops      bool // nothing is scheduled, moved or metered
 	Guests       fake.Options
-	Board        string        // of the node's cards; empty: local
-	Cards        device.Board  // the node's, instead of simulated ones
-	Change       time.Duration // how long a change of a card takes
+	Driver       hypervisor.Driver // of the node's guests, instead of simulated ones
+	Board        string            // of the node's cards; empty: local
+	Cards        device.Board      // the node's, instead of simulated ones
+	Change       time.Duration     // how long a change of a card takes
 	Console      fs.FS
 	Registry     http.Handler                // of the API's door
 	NodeRegistry func(*app.App) http.Handler // of the nodes' door

@@ -43,6 +43,10 @@ func (c *Cloud) node(ctx context.Context, running *sync.WaitGroup, o Options) {
 		}
 		cards = c.Board
 	}
+	driver := o.Driver
+	if driver == nil {
+		driver = c.Guests
+	}
 	kept := volume.NewMemory()
 	c.boot = func(boot string) {
 		t.Helper()
@@ -52,7 +56,7 @@ func (c *Cloud) node(ctx context.Context, running *sync.WaitGroup, o Options) {
 		}
 		host.BootID = boot
 		a, err := agent.New(agent.Config{
-			NodeID: id.NodeID, CloudID: id.CloudID, Version: "test", Drivers: []hypervisor.Driver{c.Guests}, Board: cards, Door: door,
+			NodeID: id.NodeID, CloudID: id.CloudID, Version: "test", Drivers: []hypervisor.Driver{driver}, Board: cards, Door: door,
 			Store: agent.FileStore(filepath.Join(c.NodeDir, "ledger.json")), Volumes: kept, Host: host, Log: c.log,
 			Timing: agent.Timing{Probe: 300 * time.Millisecond, Report: 500 * time.Millisecond, Sample: 100 * time.Millisecond, Activity: 200 * time.Millisecond, GiveUp: 5 * time.Second},
 		})
@@ -72,6 +76,13 @@ func (c *Cloud) node(ctx context.Context, running *sync.WaitGroup, o Options) {
 		n, err := c.Admin.NodeGet(ctx, id.NodeID)
 		return err == nil && n.State == "ready" && len(n.GPUs) > 0
 	})
+}
+
+// RestartAgent ends the node's agent wherever it is, and starts another.
+func (c *Cloud) RestartAgent() {
+	c.t.Helper()
+	c.halt()
+	c.boot("boot-1")
 }
 
 // Reboot boots the node again: its agent ends, no guest of it is left, and after a
