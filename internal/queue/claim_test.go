@@ -239,7 +239,7 @@ func TestQ5FairSharing(t *testing.T) {
 func TestK9Alternates(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ weight, want float64 }{{1, 0.5}, {3, 0.75}} {
-		s := tell(t, 8, Policy{Strength: 20, Calm: -1}, fairshare.Node{Name: "a", Weight: c.weight}, fairshare.Node{Name: "b"})
+		s := tell(t, 8, Policy{Strength: 20}, fairshare.Node{Name: "a", Weight: c.weight}, fairshare.Node{Name: "b"})
 		s.tree.Account(fairshare.Billing{}, time.Hour)
 		s.add("a0", "a", 8, minRuntime(5*time.Minute))
 		s.add("b0", "b", 8, minRuntime(5*time.Minute))

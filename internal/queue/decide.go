@@ -313,7 +313,7 @@ func (d *decision) start(j *job, b Booking, members int, after []string) {
 	if d.policy.Ahead > 0 {
 		d.books(j).Burden(j.Queue, j.Resources, int64(members), d.policy.Ahead, d.now)
 	}
-	d.known = false
+	d.endsToo(end{j.ends(d.now), j.ID, b})
 	d.unfair = d.unfair || d.denied || len(d.holds) > 0
 	if j.Reservation != "" {
 		d.keepRest(j.Reservation)

@@ -62,14 +62,28 @@ func (d *decision) ends() []end {
 		d.ended = append(d.ended, end{max(j.ending, d.now), j.ID, j.booking})
 	}
 	for _, h := range d.holds {
-		at := forever
-		if h.until > 0 {
-			at = h.until
-		}
-		d.ended = append(d.ended, end{at, h.owner, h.booking})
+		d.ended = append(d.ended, h.end())
 	}
-	slices.SortFunc(d.ended, func(a, b end) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.id, b.id)) })
+	slices.SortFunc(d.ended, end.before)
 	return d.ended
+}
+
+func (e end) before(o end) int { return cmp.Or(cmp.Compare(e.at, o.at), cmp.Compare(e.id, o.id)) }
+
+// end is when the hold's owner would be gone in turn.
+func (h *hold) end() end {
+	if h.until == 0 {
+		return end{forever, h.owner, h.booking}
+	}
+	return end{h.until, h.owner, h.booking}
+}
+
+// endsToo keeps ends as they are found, with one more.
+func (d *decision) endsToo(e end) {
+	if d.known {
+		i, _ := slices.BinarySearchFunc(d.ended, e, end.before)
+		d.ended = slices.Insert(d.ended, i, e)
+	}
 }
 
 // foresee finds after how many ends so many members would find a place, and the
@@ -111,7 +125,7 @@ func (d *decision) hold(h *hold) {
 	d.fleet.Block(h.booking)
 	i, _ := slices.BinarySearchFunc(d.holds, h, func(a, b *hold) int { return cmp.Or(cmp.Compare(a.from, b.from), -1) })
 	d.holds = slices.Insert(d.holds, i, h)
-	d.known = false
+	d.endsToo(h.end())
 }
 
 // reserve finds when a job that has no place now can start, and keeps that place
@@ -240,7 +254,7 @@ func (d *decision) keepReservations() {
 func (d *decision) keepRest(id string) {
 	if i := slices.IndexFunc(d.holds, func(h *hold) bool { return h.reservation == id }); i >= 0 {
 		d.fleet.Release(d.holds[i].booking)
-		d.holds = slices.Delete(d.holds, i, i+1)
+		d.holds, d.known = slices.Delete(d.holds, i, i+1), false
 		d.keep(d.reservation(id))
 	}
 }

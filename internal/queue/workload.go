@@ -158,7 +158,7 @@ type Short struct {
 
 // Plan is what to do now. It is done as far as the Queue is concerned: what could
 // not be done is told to it. What makes room at once is ended before anything
-// starts.
+// starts; what both makes room and starts is moved.
 type Plan struct {
 	Start   []Start
 	Preempt []Preempt
