@@ -207,3 +207,26 @@ func TestWhatWasNotDoneIsTold(t *testing.T) {
 		}
 	}
 }
+
+func TestPositionsAndWhoIsAhead(t *testing.T) {
+	t.Parallel()
+	s := tell(t, 16, Policy{}, share("a", 0))
+	s.q.fleet = newShelf(1) // eight cards on one node
+	s.add("runs", "a", 5, firm, lasts(time.Hour))
+	s.goes("runs")
+	for i, id := range []string{"x1", "x2", "x3"} {
+		s.now = time.Duration(i+1) * time.Minute
+		s.add(id, "a", 4, firm)
+	}
+	s.add("top", "a", 4, firm, prio(1))
+	s.goes("")
+	s.says("top", "no room")
+	s.says("x1", "no room")
+	s.says("x2", "behind x1")
+	s.says("x3", "behind 2 of its kind, the first of which is x1")
+	for i, id := range []string{"top", "x1", "x2", "x3"} {
+		if w := s.waits(id); w.Position != i+1 || w.Start != time.Hour || w.Promised {
+			t.Errorf("%s waits with %+v", id, w)
+		}
+	}
+}

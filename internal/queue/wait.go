@@ -34,6 +34,7 @@ type Reason struct {
 	Short    int64
 	Members  int
 	Blocker  string        // before whom it can't go
+	Ahead    int           // so many of its kind go first
 	At       time.Duration // from when on that is over; 0: unknown
 }
 
@@ -86,6 +87,9 @@ func (r Reason) Say(tree *fairshare.Tree, w Words) string {
 		}
 		return "its reservation " + r.Blocker + " is over"
 	case Behind:
+		if r.Ahead > 1 {
+			return fmt.Sprintf("behind %d of its kind, the first of which is %s", r.Ahead, r.Blocker)
+		}
 		return "behind " + r.Blocker
 	case Making:
 		return "others make room for it" + until(r.At, w)
@@ -156,7 +160,7 @@ func (q *Queue) Waiting(now time.Duration) []Wait {
 				w.Start, w.Promised = p.j.reservedAt, p.j.reservedAt > 0
 				w.Reason = Reason{Code: Reserved, At: p.j.reservedAt, Members: p.j.least}
 			case p.ahead > 0 && w.Reason.Code == NoPlace:
-				w.Reason.Code, w.Reason.Blocker = Behind, first.ID
+				w.Reason.Code, w.Reason.Blocker, w.Reason.Ahead = Behind, first.ID, p.ahead
 			case w.Reason.Code == "":
 				w.Reason.Code = Unasked
 			}
