@@ -88,7 +88,8 @@ type Instance struct {
 type InstanceCreate struct {
 	Name         string            `json:"name" minLength:"1" maxLength:"63" pattern:"^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$" patternDescription:"lower-case letters, digits and hyphens, beginning with a letter and not ending with a hyphen" example:"web-1"`
 	Image        string            `json:"image" minLength:"1" maxLength:"255" doc:"Name or id of an image" example:"debian-12"`
-	Flavor       string            `json:"flavor" minLength:"1" maxLength:"255" doc:"Name or id of a flavor"`
+	Flavor       string            `json:"flavor,omitempty" minLength:"1" maxLength:"255" doc:"Name or id of a flavor; required unless gpu says what is needed"`
+	GPU          *GPUNeed          `json:"gpu,omitempty" doc:"What the GPU must have, instead of a flavor: the cheapest that has it is taken, and shown as the instance's flavor"`
 	Kind         string            `json:"kind,omitempty" enum:"container,vm,notebook" doc:"The image's kind when absent"`
 	Pool         string            `json:"pool,omitempty" maxLength:"63" doc:"Where it may run; simulated nodes get work only when their pool is named" example:"default"`
 	Command      []string          `json:"command,omitempty" maxItems:"64" doc:"Replaces the image's entry point and command"`
@@ -102,11 +103,21 @@ type InstanceCreate struct {
 	Wait         *bool             `json:"wait,omitempty" doc:"false: refuse with 507 instead of queueing when nothing is free now"`
 }
 
+// GPUNeed is a GPU by what it must have. What is absent is not asked for.
+type GPUNeed struct {
+	MemoryGiB         float64 `json:"memory_gib,omitempty" minimum:"0.1" maximum:"10000" doc:"Memory of one card or slice, nobody else's" example:"24"`
+	Fraction          float64 `json:"fraction,omitempty" minimum:"0.001" maximum:"1" doc:"Part of one card" example:"0.5"`
+	Model             string  `json:"model,omitempty" maxLength:"63" doc:"Key or name of a GPU model" example:"h100-80gb"`
+	ComputeCapability string  `json:"compute_capability,omitempty" maxLength:"7" doc:"CUDA's, at least" example:"9.0"`
+	Count             int     `json:"count,omitempty" minimum:"1" maximum:"64" doc:"Cards or slices; 1 when absent"`
+}
+
 // DryRun asks what a create would do.
 type DryRun struct {
 	Name         string            `json:"name,omitempty" maxLength:"63"`
 	Image        string            `json:"image" minLength:"1" maxLength:"255"`
-	Flavor       string            `json:"flavor" minLength:"1" maxLength:"255"`
+	Flavor       string            `json:"flavor,omitempty" minLength:"1" maxLength:"255"`
+	GPU          *GPUNeed          `json:"gpu,omitempty"`
 	Kind         string            `json:"kind,omitempty" enum:"container,vm,notebook"`
 	Pool         string            `json:"pool,omitempty" maxLength:"63"`
 	Command      []string          `json:"command,omitempty" maxItems:"64"`
@@ -131,6 +142,7 @@ type DryRunResult struct {
 	Ahead              int      `json:"ahead" doc:"How many instances wait already"`
 	Reasons            []Reason `json:"reasons,omitempty" doc:"Why it would wait"`
 	NeverFits          bool     `json:"never_fits" doc:"No node of the pool could take it, were it empty: it would wait for ever"`
+	Flavor             string   `json:"flavor" doc:"The one that was asked for, or that meets what gpu asks for"`
 	Pool               string   `json:"pool"`
 	Simulated          bool     `json:"simulated" doc:"It would get simulated GPUs"`
 }

@@ -135,14 +135,25 @@ func (a *App) wish(ctx context.Context, c Call, project string, in InstanceInput
 	default:
 		w.image = *look.Image
 	}
-	if look.Flavor == nil {
+	if wrong := asksForOne(in); len(wrong) > 0 {
+		fields = append(fields, wrong...)
+	} else if in.Need != nil {
+		if look.Image != nil && look.Pool != nil {
+			flavor, wrong, err := a.met(ctx, c, *in.Need, look.Image.Kind, *look.Pool)
+			if err != nil {
+				return w, nil, err
+			}
+			fields = append(fields, wrong...)
+			look.Flavor, w.flavor, w.in.Flavor = &flavor, flavor, flavor.Name
+		}
+	} else if look.Flavor == nil {
 		missing("flavor", "flavor", in.Flavor)
 	} else {
 		w.flavor = *look.Flavor
 	}
 	if look.Image != nil {
 		fields = append(fields, kindFields(look.Image.Kind, in)...)
-		if look.Flavor != nil {
+		if look.Flavor != nil && in.Need == nil {
 			fields = append(fields, flavorFields(look.Image.Kind, w.flavor, in.Flavor)...)
 		}
 	}

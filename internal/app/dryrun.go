@@ -72,7 +72,7 @@ func (a *App) mustBeFree(ctx context.Context, c Call, w wish) error {
 }
 
 func (a *App) dryRun(ctx context.Context, c Call, w wish) (DryRun, error) {
-	out := DryRun{Currency: currency, Pool: w.pool.Name, Simulated: w.pool.Simulated}
+	out := DryRun{Currency: currency, Flavor: w.flavor.Name, Pool: w.pool.Name, Simulated: w.pool.Simulated}
 	var nodes []postgres.FleetNode
 	err := a.db.InAPI(ctx, postgres.ScopeOf(c.Actor), func(tx *postgres.Tx) error {
 		prices, err := postgres.PriceList(ctx, tx)

@@ -126,7 +126,8 @@ type InstanceInput struct {
 	Kind    cloud.InstanceKind // empty: the image's
 	Image   string
 	Flavor  string
-	Pool    string // empty: default. A simulated pool must be named
+	Need    *NeedInput // instead of a flavor: the cheapest that meets it
+	Pool    string     // empty: default. A simulated pool must be named
 	Command []string
 	Env     map[string]string
 	Labels  map[string]string
@@ -208,6 +209,7 @@ type DryRun struct {
 	Ahead              int      // instances that wait already
 	Reasons            []Reason // why it would wait
 	NeverFits          bool     // no node of the pool could take it, were it empty
+	Flavor             string   // that was asked for, or meets what was
 	Pool               string
 	Simulated          bool
 }

@@ -26,16 +26,22 @@ func (a *app) instance() *cobra.Command {
 
 func (a *app) instanceCreate() *cobra.Command {
 	var in api.InstanceCreate
+	var need api.GPUNeed
 	var env, labels []string
 	var dryRun, noQueue bool
 	var wait waiting
 	var vm guest
 	cmd := &cobra.Command{
-		Use:   "create NAME --image IMAGE --flavor FLAVOR [-- COMMAND [ARG...]]",
+		Use:   "create NAME --image IMAGE (--flavor FLAVOR | --gpu-...) [-- COMMAND [ARG...]]",
 		Short: "Create an instance",
 		Long: `Create an instance and queue it for a place. With --wait the command stays until
-it runs. A COMMAND after -- replaces the image's own.`,
+it runs. A COMMAND after -- replaces the image's own.
+
+Without --flavor, say what the GPU must have (--gpu-memory, --gpu-model,
+--gpu-fraction, --gpu-count, --compute-capability): the cheapest flavor that has it
+is taken.`,
 		Example: "  tenon instance create web-1 --image debian-12 --flavor h100-1g-10gb --wait\n" +
+			"  tenon instance create web-2 --image debian-12 --gpu-memory 24 --wait\n" +
 			"  tenon instance create job-1 --image debian-12 --flavor h100-1g-10gb --env EPOCHS=3 -- python3 -c 'print(42)'\n" +
 			"  tenon instance create vm-1 --kind vm --image debian-12-vm --flavor h100-1x --ssh-key ~/.ssh/id_ed25519.pub --wait",
 		Args: cobra.MinimumNArgs(1),
@@ -53,6 +59,12 @@ it runs. A COMMAND after -- replaces the image's own.`,
 			}
 			if err := vm.read(a, &in); err != nil {
 				return err
+			}
+			if need != (api.GPUNeed{}) {
+				in.GPU = &need
+			}
+			if (in.Flavor == "") == (in.GPU == nil) {
+				return usageError{errors.New("name a --flavor, or say with --gpu-memory and its like what the GPU must have"), cmd}
 			}
 			if noQueue {
 				now := false
@@ -75,6 +87,11 @@ it runs. A COMMAND after -- replaces the image's own.`,
 	f := cmd.Flags()
 	f.StringVar(&in.Image, "image", "", "image, by name or id")
 	f.StringVar(&in.Flavor, "flavor", "", "flavor, by name or id")
+	f.Float64Var(&need.MemoryGiB, "gpu-memory", 0, "GiB of memory that a card or slice must have, instead of a flavor")
+	f.StringVar(&need.Model, "gpu-model", "", "GPU model that it must be, instead of a flavor")
+	f.Float64Var(&need.Fraction, "gpu-fraction", 0, "part of a card that it must be (0.5: half), instead of a flavor")
+	f.IntVar(&need.Count, "gpu-count", 0, "cards or slices that it must have, instead of a flavor")
+	f.StringVar(&need.ComputeCapability, "compute-capability", "", "CUDA compute capability that it must have at least (9.0), instead of a flavor")
 	f.StringVar(&in.Pool, "pool", "", "pool to run in; simulated nodes get work only when theirs is named")
 	f.StringArrayVarP(&env, "env", "e", nil, "environment variable NAME=VALUE (repeat)")
 	f.StringArrayVarP(&labels, "label", "l", nil, "label NAME=VALUE (repeat)")
@@ -83,7 +100,6 @@ it runs. A COMMAND after -- replaces the image's own.`,
 	vm.flags(cmd, &in)
 	wait.flags(cmd)
 	_ = cmd.MarkFlagRequired("image")
-	_ = cmd.MarkFlagRequired("flavor")
 	_ = cmd.RegisterFlagCompletionFunc("image", a.complete(a.imageNames))
 	_ = cmd.RegisterFlagCompletionFunc("flavor", a.complete(a.flavorNames))
 	return cmd
@@ -102,8 +118,8 @@ func (a *app) dryRun(cmd *cobra.Command, c *api.Client, in api.InstanceCreate) e
 		if r.Simulated {
 			outcome += ", on simulated GPUs"
 		}
-		t.row("OUTCOME", "POOL", "PRICE/HOUR", "FREE NOW", "WAITING BEFORE")
-		t.row(outcome, r.Pool, optionalMoney(r.PricePerHourMicros, r.Currency), fmt.Sprint(r.FreeNow), fmt.Sprint(r.Ahead))
+		t.row("OUTCOME", "FLAVOR", "POOL", "PRICE/HOUR", "FREE NOW", "WAITING BEFORE")
+		t.row(outcome, r.Flavor, r.Pool, optionalMoney(r.PricePerHourMicros, r.Currency), fmt.Sprint(r.FreeNow), fmt.Sprint(r.Ahead))
 		for _, reason := range r.Reasons {
 			t.row(fmt.Sprintf("  %s (%d)", first(reason.Message, reason.Reason), reason.Count))
 		}

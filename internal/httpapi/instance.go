@@ -64,6 +64,7 @@ func (s *server) instanceDryRun(ctx context.Context, in *struct {
 	d, err := s.app.InstanceDryRun(ctx, call(ctx, ""), in.Project, instanceInput(api.InstanceCreate(in.Body)))
 	return oneOf(d, err, func(d app.DryRun) api.DryRunResult {
 		return api.DryRunResult{
+			Flavor:    d.Flavor,
 			StartsNow: d.StartsNow, PricePerHourMicros: priceOf(d.PricePerHourMicros, d.Priced), Currency: d.Currency,
 			FreeNow: d.FreeNow, Ahead: d.Ahead, Reasons: each(d.Reasons, reasonOf), NeverFits: d.NeverFits, Pool: d.Pool, Simulated: d.Simulated,
 		}
@@ -154,11 +155,15 @@ func (s *server) instanceEvents(ctx context.Context, in *struct {
 }
 
 func instanceInput(b api.InstanceCreate) app.InstanceInput {
-	return app.InstanceInput{
+	in := app.InstanceInput{
 		Name: b.Name, Kind: cloud.InstanceKind(b.Kind), Image: b.Image, Flavor: b.Flavor, Pool: b.Pool,
 		Command: b.Command, Env: b.Env, Labels: b.Labels, NoWait: b.Wait != nil && !*b.Wait,
 		SSHKeys: b.SSHKeys, UserData: b.UserData, OnStop: cloud.StopPolicy(b.OnStop), OnNodeLoss: cloud.LossPolicy(b.OnNodeLoss), OnReboot: cloud.RebootPolicy(b.OnNodeReboot),
 	}
+	if n := b.GPU; n != nil {
+		in.Need = &app.NeedInput{MemoryGiB: n.MemoryGiB, Fraction: n.Fraction, Model: n.Model, ComputeCapability: n.ComputeCapability, Count: n.Count}
+	}
+	return in
 }
 
 func (s *server) taggedInstance(ctx context.Context, i cloud.Instance, err error) (*tagged[api.Instance], error) {

@@ -1408,7 +1408,8 @@ export interface components {
             env?: {
                 [key: string]: string;
             };
-            flavor: string;
+            flavor?: string;
+            gpu?: components["schemas"]["GPUNeed"];
             image: string;
             /** @enum {string} */
             kind?: "container" | "vm" | "notebook";
@@ -1434,6 +1435,8 @@ export interface components {
              */
             ahead: number;
             currency?: string;
+            /** @description The one that was asked for, or that meets what gpu asks for */
+            flavor: string;
             /**
              * Format: int64
              * @description How many of this flavor fit in the pool now
@@ -1694,6 +1697,35 @@ export interface components {
             items: components["schemas"]["GPUSample"][];
             /** @description Nodes that could not be asked; their cards are missing here, not idle */
             unreachable?: string[];
+        };
+        GPUNeed: {
+            /**
+             * @description CUDA's, at least
+             * @example 9.0
+             */
+            compute_capability?: string;
+            /**
+             * Format: int64
+             * @description Cards or slices; 1 when absent
+             */
+            count?: number;
+            /**
+             * Format: double
+             * @description Part of one card
+             * @example 0.5
+             */
+            fraction?: number;
+            /**
+             * Format: double
+             * @description Memory of one card or slice, nobody else's
+             * @example 24
+             */
+            memory_gib?: number;
+            /**
+             * @description Key or name of a GPU model
+             * @example h100-80gb
+             */
+            model?: string;
         };
         GPUPlace: {
             profile: string;
@@ -2027,8 +2059,10 @@ export interface components {
             env?: {
                 [key: string]: string;
             };
-            /** @description Name or id of a flavor */
-            flavor: string;
+            /** @description Name or id of a flavor; required unless gpu says what is needed */
+            flavor?: string;
+            /** @description What the GPU must have, instead of a flavor: the cheapest that has it is taken, and shown as the instance's flavor */
+            gpu?: components["schemas"]["GPUNeed"];
             /**
              * @description Name or id of an image
              * @example debian-12
