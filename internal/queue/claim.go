@@ -81,6 +81,10 @@ func (d *decision) started(j *job) int {
 	return slices.IndexFunc(d.plan.Start, func(s Start) bool { return s.ID == j.ID })
 }
 
+// mostVictims is after how many a claim is given up: a fleet in which so many must
+// go for one is in need of moves.
+const mostVictims = 1000
+
 // mostCancels ends what could go on for ever: a start that is taken back so often
 // in one Decide stays.
 const mostCancels = 3
@@ -136,28 +140,43 @@ func (d *decision) choose(j *job) ([]victim, bool) {
 			tried = n
 			fits = d.wouldFit(j)
 		}
-		if fits || !more {
+		if fits || !more || tried >= mostVictims {
 			break
 		}
 	}
-	for i := len(taken) - 1; fits && i >= 0; i-- {
-		v := taken[i]
-		if v.keep > 0 && slices.ContainsFunc(taken[i+1:], func(o victim) bool { return o.j == v.j }) {
-			continue // the rest of it goes as well
+	// Giving back more at once, where that is possible, comes to the same.
+	for i, step := len(taken)-1, 1; fits && i >= 0; {
+		back := taken[i+1-step : i+1]
+		if slices.ContainsFunc(back, func(v victim) bool { return v.keep > 0 }) {
+			if back = taken[i : i+1]; back[0].keep > 0 && slices.ContainsFunc(taken[i+1:], func(o victim) bool { return o.j == back[0].j }) {
+				i, step = i-1, 1 // the rest of it goes as well
+				continue
+			}
+			step = 1
 		}
 		d.fleet.Rollback(mark)
 		mark = d.fleet.Mark()
 		for k := range taken {
-			if k != i {
+			if k <= i-step || k > i {
 				d.vacate(&taken[k])
 			}
 		}
-		d.count(v.j, int64(v.members))
-		if d.wouldFit(j) {
-			taken = slices.Delete(taken, i, i+1)
-		} else {
+		for _, v := range back {
+			d.count(v.j, int64(v.members))
+		}
+		switch {
+		case d.wouldFit(j):
+			taken = slices.Delete(taken, i+1-step, i+1)
+			i -= step
+			step = min(2*step, i+1)
+			continue
+		case step == 1:
+			i--
+		}
+		for _, v := range back {
 			d.count(v.j, -int64(v.members))
 		}
+		step = max(1, min(step/2, i+1))
 	}
 	d.fleet.Rollback(mark)
 	for _, v := range taken {
