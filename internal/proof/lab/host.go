@@ -54,7 +54,7 @@ func (h *host) console() string  { return filepath.Join(h.work, fmt.Sprintf("con
 func (h *host) start(ctx context.Context, without ...string) error {
 	h.boots++
 	args := []string{
-		"-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "5G", "-nodefaults", "-display", "none", "-no-user-config",
+		"-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max,la57=off", "-smp", "2", "-m", "5G", "-nodefaults", "-display", "none", "-no-user-config",
 		"-object", "memory-backend-ram,id=m0,size=2560M", "-object", "memory-backend-ram,id=m1,size=2560M",
 		"-numa", "node,nodeid=0,memdev=m0,cpus=0", "-numa", "node,nodeid=1,memdev=m1,cpus=1",
 		"-kernel", filepath.Join(h.images, "vmlinuz"), "-initrd", filepath.Join(h.images, "initrd"),

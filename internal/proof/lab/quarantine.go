@@ -67,7 +67,7 @@ func (l *lab) quarantine(ctx context.Context) error {
 			return "", err
 		}
 		for _, a := range page.Items {
-			if strings.Contains(a.Message, card) || strings.Contains(a.Message, "quarantine") {
+			if strings.Contains(a.Message, card) && strings.Contains(a.Message, "quarantine") {
 				return a.Message, nil
 			}
 		}
