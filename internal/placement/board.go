@@ -14,7 +14,8 @@ import (
 // are sorted by id, so that the order in which they came means nothing.
 type Board struct {
 	policy Policy
-	milli  int // thousandths of a vCPU that one of a node's is
+	milli  int  // thousandths of a vCPU that one of a node's is
+	sketch bool // made to be counted on, not to be placed on
 	nodes  []node
 	at     map[cloud.NodeID]int
 	pools  map[string][]int // indices of nodes; "" holds those of every pool that are not simulated
@@ -35,7 +36,7 @@ type Board struct {
 	stamp    uint32
 	bookings []booking // by number, from 1
 	journal  []change
-	marks    bool // changes are written down
+	marks    int // that are not rolled back: changes are written down
 }
 
 type node struct {
@@ -123,7 +124,9 @@ func (b *Board) build(list []Node) {
 	}
 	slices.SortStableFunc(order, func(x, y *Node) int { return bytes.Compare(x.ID[:], y.ID[:]) })
 	b.forget()
-	b.price()
+	if !b.sketch {
+		b.price()
+	}
 	for i, src := range order {
 		b.at[src.ID] = i
 		b.read(i, src)
@@ -139,7 +142,7 @@ func (b *Board) build(list []Node) {
 func (b *Board) forget() {
 	b.table = packing.NewTable(len(b.nodes), b.score)
 	b.index, b.classes = map[kindOfAsk]int{}, nil
-	b.bookings, b.journal, b.marks = nil, nil, false
+	b.bookings, b.journal, b.marks = nil, nil, 0
 	b.grown++
 }
 
@@ -195,6 +198,10 @@ func makeOf(g *GPU) cardMake { return cardMake{g.Model, g.Mode, g.Geometry} }
 // read takes a node in at its place.
 func (b *Board) read(i int, src *Node) {
 	n := &b.nodes[i]
+	if b.sketch {
+		b.draw(n, src)
+		return
+	}
 	was := *n
 	for k := range was.gpus {
 		b.count(&was.gpus[k], -1)
@@ -222,6 +229,19 @@ func (b *Board) read(i int, src *Node) {
 		b.stale = true
 	}
 	b.changed(i)
+}
+
+// draw takes in what counting needs of a node, whose cards stay the snapshot's.
+func (b *Board) draw(n *node, src *Node) {
+	*n = node{src: *src, open: src.State == cloud.NodeReady && !src.Drained, vcpu: src.FreeVCPU, memory: src.FreeMemoryMiB, gpus: make([]card, len(src.GPUs))}
+	for k := range n.gpus {
+		g, c := &n.src.GPUs[k], &n.gpus[k]
+		geo, _ := gpu.GeometryByName(g.Geometry)
+		*c = card{src: g, make: uint8(min(slices.Index(b.makes, makeOf(g)), lastMake)), geo: geo, ready: g.State == cloud.GPUReady && !g.Changing}
+		c.state = state{own: g.Used, taken: g.Taken, org: g.Org}
+		c.settle(c)
+	}
+	n.fabric = newFabric(n.gpus, src.Partitions)
 }
 
 // stateOf is a card's state as it was told.

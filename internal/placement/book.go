@@ -5,11 +5,13 @@ import (
 
 	"github.com/tenon-cloud/tenon/internal/cloud"
 	"github.com/tenon-cloud/tenon/internal/gpu"
+	"github.com/tenon-cloud/tenon/internal/queue"
 )
 
-// Booking is what was placed, by number; 0: nothing. No number is given twice
-// while the board's classes live.
-type Booking int32
+// Booking is what was placed, by number; 0: nothing.
+type Booking = queue.Booking
+
+var _ queue.Fleet = (*Board)(nil)
 
 type booking struct {
 	class   int
@@ -32,12 +34,14 @@ type change struct {
 	was     state
 	vcpu    int
 	memory  int64
+	grown   uint64
 }
 
 // Place books between min and max members of a class, each at the best place that
 // is left, or none and returns 0.
 func (b *Board) Place(class, min, max int) (Booking, int) {
 	b.weigh()
+	before := b.grown
 	var list []member
 	for len(list) < max {
 		n := b.find(class)
@@ -52,6 +56,7 @@ func (b *Board) Place(class, min, max int) (Booking, int) {
 		for i := len(list) - 1; i >= 0; i-- {
 			b.apply(b.classes[class].want, list[i], -1)
 		}
+		b.grown = before // what was tried and given up frees nothing
 		return 0, 0
 	}
 	return b.keep(booking{class: class, live: true, members: list}), len(list)
@@ -61,8 +66,8 @@ func (b *Board) Place(class, min, max int) (Booking, int) {
 func (b *Board) keep(x booking) Booking {
 	b.bookings = append(b.bookings, x)
 	id := Booking(len(b.bookings))
-	if b.marks {
-		b.journal = append(b.journal, change{booking: id, before: booking{class: x.class, members: x.members}})
+	if b.marks > 0 {
+		b.journal = append(b.journal, change{booking: id, before: booking{class: x.class, members: x.members}, grown: b.grown})
 	}
 	return id
 }
@@ -140,8 +145,10 @@ func (b *Board) Cut(id Booking, members int) {
 			b.apply(w, m, -1)
 		}
 	}
-	if x.members = x.members[:members:members]; members == 0 {
-		x.live, x.blocked = false, false
+	if members == 0 {
+		x.live, x.blocked = false, false // where it lay is kept: it may be blocked again
+	} else {
+		x.members = x.members[:members:members]
 	}
 }
 
@@ -159,17 +166,22 @@ func (b *Board) Block(id Booking) {
 	}
 }
 
-// Mark is a point to which Rollback undoes everything.
+// Mark is a point to which Rollback undoes everything. What came last of bookings
+// and is gone is forgotten at the first.
 func (b *Board) Mark() int {
-	b.marks = true
+	for n := len(b.bookings); b.marks == 0 && n > 0 && !b.bookings[n-1].live && !b.bookings[n-1].blocked; n-- {
+		b.bookings = b.bookings[:n-1]
+	}
+	b.marks++
 	return len(b.journal)
 }
 
-// Rollback undoes what was done since the mark.
+// Rollback undoes what was done since the mark, and ends it.
 func (b *Board) Rollback(mark int) {
 	touched := map[int]bool{}
 	for len(b.journal) > mark {
 		c := &b.journal[len(b.journal)-1]
+		b.grown = c.grown
 		if c.booking > 0 {
 			b.bookings[c.booking-1] = c.before
 		} else {
@@ -185,7 +197,7 @@ func (b *Board) Rollback(mark int) {
 	for i := range touched {
 		b.changed(i)
 	}
-	b.grown++
+	b.marks--
 }
 
 // Version grows when more may fit than before.
@@ -195,16 +207,16 @@ func (b *Board) Version() uint64 { return b.grown }
 func (b *Board) Never(class, min int) bool { return b.neverFits(b.classes[class].want, min) }
 
 func (b *Board) note(id Booking) {
-	if b.marks {
-		b.journal = append(b.journal, change{booking: id, before: b.bookings[id-1]})
+	if b.marks > 0 {
+		b.journal = append(b.journal, change{booking: id, before: b.bookings[id-1], grown: b.grown})
 	}
 }
 
 // saves writes down a node, and its card, as they are.
 func (b *Board) saves(i int32, card int) {
-	if b.marks {
+	if b.marks > 0 {
 		n := &b.nodes[i]
-		c := change{node: i, card: int32(card), vcpu: n.vcpu, memory: n.memory}
+		c := change{node: i, card: int32(card), vcpu: n.vcpu, memory: n.memory, grown: b.grown}
 		if card >= 0 {
 			c.was = n.gpus[card].state
 		}

@@ -18,5 +18,6 @@
 // A board lives on: what a kind of request scores on a node is kept until that node
 // changes. A board that was changed decides as one made anew would.
 //
-// Imports: the standard library, internal/cloud, internal/gpu and internal/packing.
+// Imports: the standard library, internal/cloud, internal/gpu, and the
+// packages internal/packing and internal/queue (whose Fleet a board is).
 package placement

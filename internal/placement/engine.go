@@ -25,17 +25,19 @@ func (b *Board) Decide(requests []Request) Plan { return b.decideOn(requests, fa
 func (b *Board) Try(requests []Request) Plan {
 	p := b.decideOn(requests, true)
 	b.Rollback(0)
-	b.journal, b.marks = b.journal[:0], false
+	b.grown++ // what was refused beside all that was tried is asked again
 	return p
 }
 
 func (b *Board) decideOn(requests []Request, undo bool) Plan {
-	b.bookings, b.journal, b.marks = b.bookings[:0], b.journal[:0], undo
+	b.bookings, b.journal, b.marks = b.bookings[:0], b.journal[:0], 0
 	if len(b.classes) > maxClasses {
 		b.forget()
-		b.marks = undo
 	}
 	b.weigh()
+	if undo {
+		b.Mark()
+	}
 	queue := make([]*Request, len(requests))
 	for i := range requests {
 		queue[i] = &requests[i]
@@ -80,12 +82,10 @@ func (d *decider) decide(r *Request) Decision {
 	case ok && known.grown == d.grown:
 		why = known.why
 	default:
-		before := d.grown
 		if booked, _ := d.Place(id, members, most); booked > 0 {
 			out.Members = d.Members(booked)
 			return out
 		}
-		d.grown = before // what was tried and given up frees nothing
 		why = d.refuse(c.want, members)
 		c.refused[members] = refused{d.grown, why}
 	}

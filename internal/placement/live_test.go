@@ -173,6 +173,11 @@ func TestWhatIsKeptForLaterIsGivenToNobody(t *testing.T) {
 		if id, _ := b.Place(tiny, 1, 1); id > 0 || later == 0 {
 			t.Errorf("%s: what is kept was given away", name)
 		}
+		b.Release(later) // lifted, and kept again
+		b.Block(later)
+		if id, _ := b.Place(tiny, 1, 1); id > 0 {
+			t.Errorf("%s: what is kept again was given away", name)
+		}
 		b.Release(later)
 		if b.Version() == version {
 			t.Errorf("%s: nobody is told that more fits", name)

@@ -3,7 +3,8 @@ package placement
 // Room is how many instances like the request would find a place now if nothing
 // else waited, for offers and dry runs.
 func Room(s Snapshot, r Request) int {
-	b := NewBoard(s, Policy{})
+	b := &Board{milli: 1000, sketch: true}
+	b.build(s.Nodes)
 	w := newWant(b, &r)
 	if w.bad != "" {
 		return 0

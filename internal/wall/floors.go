@@ -28,15 +28,17 @@ var floors = map[string]int{
 
 // sideways are the imports between packages of one floor, each with its reason.
 var sideways = map[[2]string]string{
-	{"internal/queue", "internal/fairshare"}:   "who goes first is a question of shares",
-	{"internal/placement", "internal/packing"}: "which of the possible places is best is packing's to say",
-	{"internal/gpu", "internal/cloud"}:         "a GPU's slots are words of the vocabulary",
-	{"internal/imagebuild", "internal/cloud"}:  "as any package",
-	{"internal/postgres", "internal/authz"}:    "roles are stored",
-	{"internal/app", "internal/authn"}:         "use-cases check credentials",
-	{"internal/httpapi", "internal/gateway"}:   "terminals begin as requests",
-	{"internal/nodeapi", "internal/gateway"}:   "a node's connections serve the data door",
-	{"internal/gateway", "internal/nodeapi"}:   "the data door reaches nodes",
+	{"internal/queue", "internal/fairshare"}:     "who goes first is a question of shares",
+	{"internal/placement", "internal/fairshare"}: "its tests let the queue divide a board",
+	{"internal/placement", "internal/queue"}:     "a board is the queue's fleet",
+	{"internal/placement", "internal/packing"}:   "which of the possible places is best is packing's to say",
+	{"internal/gpu", "internal/cloud"}:           "a GPU's slots are words of the vocabulary",
+	{"internal/imagebuild", "internal/cloud"}:    "as any package",
+	{"internal/postgres", "internal/authz"}:      "roles are stored",
+	{"internal/app", "internal/authn"}:           "use-cases check credentials",
+	{"internal/httpapi", "internal/gateway"}:     "terminals begin as requests",
+	{"internal/nodeapi", "internal/gateway"}:     "a node's connections serve the data door",
+	{"internal/gateway", "internal/nodeapi"}:     "the data door reaches nodes",
 }
 
 // apiUsers may know the wire types.
