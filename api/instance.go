@@ -131,20 +131,28 @@ type DryRun struct {
 	Wait         *bool             `json:"wait,omitempty"`
 }
 
+// Instead is a flavor that would start now where another would wait.
+type Instead struct {
+	Flavor  string `json:"flavor" example:"h100-2g-20gb"`
+	Why     string `json:"why" doc:"What it is beside the one that was asked for" example:"less of the same GPU"`
+	FreeNow int    `json:"free_now" doc:"How many of it fit in the pool now"`
+}
+
 // DryRunResult is what a create would cost and whether it would start now.
 // Nothing is kept. What a create would refuse is refused here too, with the same
 // problem.
 type DryRunResult struct {
-	StartsNow          bool     `json:"starts_now" doc:"false: it would wait, for the reasons given"`
-	PricePerHourMicros *int64   `json:"price_per_hour_micros,omitempty" doc:"Absent when a price is missing"`
-	Currency           string   `json:"currency,omitempty"`
-	FreeNow            int      `json:"free_now" doc:"How many of this flavor fit in the pool now"`
-	Ahead              int      `json:"ahead" doc:"How many instances wait already"`
-	Reasons            []Reason `json:"reasons,omitempty" doc:"Why it would wait"`
-	NeverFits          bool     `json:"never_fits" doc:"No node of the pool could take it, were it empty: it would wait for ever"`
-	Flavor             string   `json:"flavor" doc:"The one that was asked for, or that meets what gpu asks for"`
-	Pool               string   `json:"pool"`
-	Simulated          bool     `json:"simulated" doc:"It would get simulated GPUs"`
+	StartsNow          bool      `json:"starts_now" doc:"false: it would wait, for the reasons given"`
+	PricePerHourMicros *int64    `json:"price_per_hour_micros,omitempty" doc:"Absent when a price is missing"`
+	Currency           string    `json:"currency,omitempty"`
+	FreeNow            int       `json:"free_now" doc:"How many of this flavor fit in the pool now"`
+	Ahead              int       `json:"ahead" doc:"How many instances wait already"`
+	Reasons            []Reason  `json:"reasons,omitempty" doc:"Why it would wait"`
+	Instead            []Instead `json:"instead,omitempty" doc:"Flavors that would start now, the nearest to the one that would not first"`
+	NeverFits          bool      `json:"never_fits" doc:"No node of the pool could take it, were it empty: it would wait for ever"`
+	Flavor             string    `json:"flavor" doc:"The one that was asked for, or that meets what gpu asks for"`
+	Pool               string    `json:"pool"`
+	Simulated          bool      `json:"simulated" doc:"It would get simulated GPUs"`
 }
 
 // ExecTicket opens one terminal, once, within 30 seconds. Browsers need it,

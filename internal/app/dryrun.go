@@ -74,6 +74,7 @@ func (a *App) mustBeFree(ctx context.Context, c Call, w wish) error {
 func (a *App) dryRun(ctx context.Context, c Call, w wish) (DryRun, error) {
 	out := DryRun{Currency: currency, Flavor: w.flavor.Name, Pool: w.pool.Name, Simulated: w.pool.Simulated}
 	var nodes []postgres.FleetNode
+	var flavors []cloud.Flavor
 	err := a.db.InAPI(ctx, postgres.ScopeOf(c.Actor), func(tx *postgres.Tx) error {
 		prices, err := postgres.PriceList(ctx, tx)
 		if err != nil {
@@ -85,6 +86,9 @@ func (a *App) dryRun(ctx context.Context, c Call, w wish) (DryRun, error) {
 		}
 		out.PricePerHourMicros, _, out.Priced = tariffAt(prices, w.at).rates(i)
 		if out.Ahead, err = postgres.QueueAhead(ctx, tx, w.pool.ID); err != nil {
+			return err
+		}
+		if flavors, err = postgres.FlavorList(ctx, tx); err != nil {
 			return err
 		}
 		nodes, err = postgres.FleetFree(ctx, tx)
@@ -114,8 +118,10 @@ func (a *App) dryRun(ctx context.Context, c Call, w wish) (DryRun, error) {
 		requests = append(requests, placement.Request{InstanceID: q.ID, Kind: q.Kind, Shape: q.Shape, Pool: w.pool.Name, Order: q.QueuedAt.UnixMicro(), Home: q.Home})
 	}
 	own := cloud.InstanceID{}.New()
-	requests = append(requests, placement.Request{InstanceID: own, Org: w.project.OrgID, Kind: w.image.Kind, Shape: w.flavor.Shape, Pool: w.pool.Name, Order: math.MaxInt64})
-	plan := placement.Decide(snapshot(nodes, w.pool.Name), requests, placement.Policy{})
+	mine := placement.Request{InstanceID: own, Org: w.project.OrgID, Kind: w.image.Kind, Shape: w.flavor.Shape, Pool: w.pool.Name, Order: math.MaxInt64}
+	requests = append(requests, mine)
+	board := placement.NewBoard(snapshot(nodes, w.pool.Name), placement.Policy{})
+	plan := board.Decide(requests)
 	at := slices.IndexFunc(plan.Decisions, func(d placement.Decision) bool { return d.InstanceID == own })
 	if at < 0 {
 		return out, fmt.Errorf("decide about instance %s: no decision", own)
@@ -123,6 +129,7 @@ func (a *App) dryRun(ctx context.Context, c Call, w wish) (DryRun, error) {
 	d := plan.Decisions[at]
 	out.StartsNow = d.Refusal == nil
 	if d.Refusal != nil {
+		out.Instead = instead(board, mine, w.flavor, flavors)
 		out.NeverFits = d.Refusal.NeverFits
 		for _, r := range d.Refusal.Reasons {
 			out.Reasons = append(out.Reasons, Reason{Reason: string(r.Code), Message: r.String(), Count: r.Count})

@@ -205,11 +205,12 @@ type DryRun struct {
 	Currency           string
 	Priced             bool
 	StartsNow          bool
-	FreeNow            int      // how many of this flavor fit in the pool now
-	Ahead              int      // instances that wait already
-	Reasons            []Reason // why it would wait
-	NeverFits          bool     // no node of the pool could take it, were it empty
-	Flavor             string   // that was asked for, or meets what was
+	FreeNow            int       // how many of this flavor fit in the pool now
+	Ahead              int       // instances that wait already
+	Reasons            []Reason  // why it would wait
+	Instead            []Instead // flavors that would start now
+	NeverFits          bool      // no node of the pool could take it, were it empty
+	Flavor             string    // that was asked for, or meets what was
 	Pool               string
 	Simulated          bool
 }

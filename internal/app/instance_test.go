@@ -282,10 +282,14 @@ func TestDryRunAndNoWait(t *testing.T) {
 	if d, err = h.InstanceDryRun(ctx, h.admin, "default", whole); err != nil || d.StartsNow || !d.NeverFits {
 		t.Errorf("a model that no node has: %+v, %v", d, err)
 	}
+	// One that waits already takes a slice of a card first.
+	if len(d.Instead) != 3 || d.Instead[0] != (app.Instead{Flavor: "h100-7g-80gb", Why: "as much of another model, H100 80 GB", FreeNow: 1}) || d.Instead[1].Flavor != "h100-3g-40gb" {
+		t.Errorf("would start now instead: %+v", d.Instead)
+	}
 	if _, err := h.pg.Owner.Exec(ctx, `UPDATE node SET state = 'late'`); err != nil {
 		t.Fatal(err)
 	}
-	if d, err = h.InstanceDryRun(ctx, h.admin, "default", web("")); err != nil || d.StartsNow || d.NeverFits {
+	if d, err = h.InstanceDryRun(ctx, h.admin, "default", web("")); err != nil || d.StartsNow || d.NeverFits || d.Instead != nil {
 		t.Errorf("a node that is late: %+v, %v", d, err)
 	}
 	if _, err := h.pg.Owner.Exec(ctx, `UPDATE node SET state = 'ready'`); err != nil {

@@ -46,7 +46,8 @@ func everything() map[string]any {
 		"GET /v1/projects/default/instances/job-1":        failed,
 		"GET /v1/projects/default/instances/web-1/events": page(api.Event{Seq: 1, Verb: "created", Message: "created by ada@example.org", At: ago(90 * time.Minute)}, api.Event{Seq: 2, Verb: "running", Message: "running on node-1", At: ago(80 * time.Minute)}),
 		"GET /v1/projects/default/instances/web-1/logs":   "one\ntwo\n",
-		"POST /v1/projects/default/instances:dry-run":     api.DryRunResult{Flavor: "h100-1g", PricePerHourMicros: ptr(int64(412_500)), Currency: "USD", FreeNow: 0, Ahead: 3, Pool: "default", Simulated: true, Reasons: queued.Reasons},
+		"POST /v1/projects/default/instances:dry-run": api.DryRunResult{Flavor: "h100-1g", PricePerHourMicros: ptr(int64(412_500)), Currency: "USD", FreeNow: 0, Ahead: 3, Pool: "default", Simulated: true, Reasons: queued.Reasons,
+			Instead: []api.Instead{{Flavor: "h100-2g", Why: "more of the same GPU", FreeNow: 2}}},
 		"GET /v1/gpus": page(gpu, broken),
 		"GET /v1/gpus/gpu_1/history": page(
 			api.GPUStay{Instance: "web-1", Organisation: "acme", Epoch: 2, ProfileName: "1g.10gb", SlotStart: 6, SlotEnd: 7, From: ago(time.Hour)},

@@ -123,6 +123,9 @@ func (a *app) dryRun(cmd *cobra.Command, c *api.Client, in api.InstanceCreate) e
 		for _, reason := range r.Reasons {
 			t.row(fmt.Sprintf("  %s (%d)", first(reason.Message, reason.Reason), reason.Count))
 		}
+		for _, x := range r.Instead {
+			t.row(fmt.Sprintf("  would start now: %s, %s (%d free)", x.Flavor, x.Why, x.FreeNow))
+		}
 	})
 }
 

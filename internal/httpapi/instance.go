@@ -65,6 +65,7 @@ func (s *server) instanceDryRun(ctx context.Context, in *struct {
 	return oneOf(d, err, func(d app.DryRun) api.DryRunResult {
 		return api.DryRunResult{
 			Flavor:    d.Flavor,
+			Instead:   each(d.Instead, func(i app.Instead) api.Instead { return api.Instead(i) }),
 			StartsNow: d.StartsNow, PricePerHourMicros: priceOf(d.PricePerHourMicros, d.Priced), Currency: d.Currency,
 			FreeNow: d.FreeNow, Ahead: d.Ahead, Reasons: each(d.Reasons, reasonOf), NeverFits: d.NeverFits, Pool: d.Pool, Simulated: d.Simulated,
 		}

@@ -5,6 +5,11 @@ package placement
 func Room(s Snapshot, r Request) int {
 	b := &Board{milli: 1000, sketch: true}
 	b.build(s.Nodes)
+	return b.Room(r)
+}
+
+// Room is how many more would find a place beside what is booked.
+func (b *Board) Room(r Request) int {
 	w := newWant(b, &r)
 	if w.bad != "" {
 		return 0

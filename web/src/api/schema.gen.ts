@@ -1442,6 +1442,8 @@ export interface components {
              * @description How many of this flavor fit in the pool now
              */
             free_now: number;
+            /** @description Flavors that would start now, the nearest to the one that would not first */
+            instead?: components["schemas"]["Instead"][];
             /** @description No node of the pool could take it, were it empty: it would wait for ever */
             never_fits: boolean;
             pool: string;
@@ -2134,6 +2136,20 @@ export interface components {
             on_node_reboot?: "restart" | "fail";
             /** @enum {string} */
             on_stop?: "release" | "hold";
+        };
+        Instead: {
+            /** @example h100-2g-20gb */
+            flavor: string;
+            /**
+             * Format: int64
+             * @description How many of it fit in the pool now
+             */
+            free_now: number;
+            /**
+             * @description What it is beside the one that was asked for
+             * @example less of the same GPU
+             */
+            why: string;
         };
         Job: {
             /** @description The members may lie on several nodes, whose networks are not joined */
