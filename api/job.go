@@ -34,8 +34,6 @@ type Job struct {
 	ArrayParallel   int    `json:"array_parallel,omitempty" doc:"At most so many of them at once"`
 	AcrossNodes     bool   `json:"across_nodes" doc:"The members may lie on several nodes, whose networks are not joined"`
 	Priority        string `json:"priority" enum:"low,normal,high"`
-	Tier            string `json:"tier" enum:"interactive,batch" doc:"Whether somebody waits for it"`
-	Spot            bool   `json:"spot" doc:"It may be ended for others at any time"`
 	ExpectedSeconds *int   `json:"expected_seconds,omitempty" doc:"As its owner said"`
 	MaxSeconds      *int   `json:"max_seconds,omitempty" doc:"It is ended after this time of running"`
 	Retries         int    `json:"retries" doc:"How often a member's failure starts all of them again; of an array, a task's failure that task"`
@@ -126,8 +124,6 @@ type JobCreate struct {
 	Parallel        *int              `json:"parallel,omitempty" doc:"Of an array: at most so many at once; all when absent"`
 	AcrossNodes     bool              `json:"across_nodes,omitempty" doc:"Members may lie on several nodes. Their networks are not joined: they get ranks, and no MASTER_ADDR"`
 	Priority        string            `json:"priority,omitempty" enum:"low,normal,high" doc:"normal when absent"`
-	Tier            string            `json:"tier,omitempty" enum:"interactive,batch" doc:"batch when absent"`
-	Spot            bool              `json:"spot,omitempty" doc:"It may be ended for others at any time, and is then queued again"`
 	ExpectedSeconds *int              `json:"expected_seconds,omitempty" doc:"How long it will run, as far as you know"`
 	MaxSeconds      *int              `json:"max_seconds,omitempty" doc:"End it after this time of running: it has failed then, with reason max_runtime"`
 	Retries         int               `json:"retries,omitempty" minimum:"0" maximum:"100" doc:"How often a member's failure starts the whole gang again; of an array, a task's failure that task"`

@@ -30,7 +30,7 @@ func everything() map[string]any {
 		Claims: []api.Claim{{Instance: "web-1", ProfileName: "1g.10gb", SlotStart: 6, SlotEnd: 7}, {Instance: "web-2", ProfileName: "3g.40gb", SlotStart: 0, SlotEnd: 4}}}
 	broken := api.GPU{ID: "gpu_2", Node: "node-1", Index: 1, ModelName: "A100 80 GB", Mode: "whole", State: "unhealthy", Reason: "fallen off the bus", Slots: 8}
 	gang := api.Job{ID: "job_1", Name: "train", Project: "default", State: api.JobQueued, Image: "debian-12", Flavor: "h100-1g", Pool: "default", Shape: h100Slice, Command: []string{"python3", "train.py"},
-		MembersMin: 4, MembersMax: 4, Priority: "high", Tier: "batch", Retries: 2, RetriesUsed: 1, Attempt: 2, MaxSeconds: ptr(14_400), QueuePlace: 3, Message: "needs one node for all 4 members, waits: 1 GPU: in use",
+		MembersMin: 4, MembersMax: 4, Priority: "high", Retries: 2, RetriesUsed: 1, Attempt: 2, MaxSeconds: ptr(14_400), QueuePlace: 3, Message: "needs one node for all 4 members, waits: 1 GPU: in use",
 		Reasons: []api.Reason{{Reason: "gpu_busy", Count: 1, Message: "1 GPU: in use"}}, Counts: api.JobCounts{Waiting: 4}, MemberPriceMicros: ptr(int64(412_500)), PricePerHourMicros: ptr(int64(0)), Currency: "USD",
 		CreatedBy: "ada@example.org", CreatedAt: ago(time.Hour), StateAt: ago(time.Minute),
 		Members:  []api.JobMember{{Rank: 0, Instance: "train-0", InstanceID: "inst_1", State: api.StateQueued, Message: "waits: 1 GPU: in use"}},
@@ -94,6 +94,8 @@ func TestOutput(t *testing.T) {
 		"instance-show-failed": "instance get job-1",
 		"instance-events":      "instance events web-1",
 		"instance-logs":        "instance logs web-1",
+		"placement-explain":    "placement explain train-1",
+		"placement-dry-run":    "placement dry-run --image debian-12 --gpu-memory 24",
 		"instance-create-dry":  "instance create a --image debian-12 --flavor h100-1g --dry-run",
 		"gpu-list":             "gpu list",
 		"gpu-history":          "gpu history gpu_1",

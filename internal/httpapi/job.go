@@ -46,7 +46,7 @@ func (s *server) jobCreate(ctx context.Context, in *struct {
 	d, err := s.app.JobCreate(ctx, call(ctx, in.IdempotencyKey), in.Project, app.JobInput{
 		Name: b.Name, Image: b.Image, Flavor: b.Flavor, Pool: b.Pool, Command: b.Command, Env: b.Env, Labels: b.Labels,
 		Members: b.Members, MembersMin: b.MembersMin, Array: b.Array, Parallel: b.Parallel, AcrossNodes: b.AcrossNodes,
-		Priority: cloud.Priority(b.Priority), Tier: cloud.Tier(b.Tier), Spot: b.Spot,
+		Priority:        cloud.Priority(b.Priority),
 		ExpectedSeconds: b.ExpectedSeconds, MaxSeconds: b.MaxSeconds, Retries: b.Retries,
 	})
 	return taggedJob(d, err)
@@ -105,7 +105,7 @@ func jobOf(d app.JobDetail) api.Job {
 		ID: j.ID.String(), Name: j.Name, Project: j.ProjectName, ProjectID: j.ProjectID.String(), Image: j.ImageName, Flavor: j.FlavorName, Pool: j.PoolName,
 		Shape: shapeOf(d.Shape), Command: j.Command, Env: j.Env, Labels: j.Labels,
 		MembersMin: j.MembersMin, MembersMax: j.MembersMax, ArrayTasks: j.ArrayTasks, ArrayParallel: j.ArrayParallel, AcrossNodes: j.AcrossNodes,
-		Priority: string(j.Priority), Tier: string(j.Tier), Spot: j.Spot, ExpectedSeconds: j.ExpectedSeconds, MaxSeconds: j.MaxSeconds, Retries: j.Retries,
+		Priority: string(j.Priority), ExpectedSeconds: j.ExpectedSeconds, MaxSeconds: j.MaxSeconds, Retries: j.Retries,
 		DesiredState: string(j.Desired), State: string(j.State), Generation: j.Generation, Reason: j.Reason, Message: j.Message, Reasons: each(d.Reasons, reasonOf),
 		QueuePlace: d.QueuePlace, Attempt: j.Attempt, Size: j.Size, RetriesUsed: j.RetriesUsed, Simulated: j.Simulated,
 		Counts:  api.JobCounts{Waiting: d.Queued, Active: d.Active, Succeeded: d.Succeeded, Failed: d.Failed},

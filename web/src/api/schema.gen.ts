@@ -2299,8 +2299,6 @@ export interface components {
              * @description Members of the present or last attempt; 0: not placed yet
              */
             size: number;
-            /** @description It may be ended for others at any time */
-            spot: boolean;
             /**
              * Format: date-time
              * @description When the first member of the present attempt ran
@@ -2310,11 +2308,6 @@ export interface components {
             state: "queued" | "starting" | "running" | "succeeded" | "failed" | "cancelled" | "deleted";
             /** Format: date-time */
             state_at: string;
-            /**
-             * @description Whether somebody waits for it
-             * @enum {string}
-             */
-            tier: "interactive" | "batch";
             /** Format: int64 */
             vcpu: number;
         };
@@ -2396,13 +2389,6 @@ export interface components {
              * @description How often a member's failure starts the whole gang again; of an array, a task's failure that task
              */
             retries?: number;
-            /** @description It may be ended for others at any time, and is then queued again */
-            spot?: boolean;
-            /**
-             * @description batch when absent
-             * @enum {string}
-             */
-            tier?: "interactive" | "batch";
         };
         JobMember: {
             address?: string;
