@@ -75,7 +75,7 @@ func (a *app) root() *cobra.Command {
 	flags.StringVarP(&a.project, "project", "p", "", `project, by name or id (TENON_PROJECT, or "default")`)
 	flags.StringVarP(&a.output, "output", "o", "table", "table, json or yaml")
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
-	root.AddCommand(a.login(), a.logout(), a.whoami(), a.instance(), a.job(), a.gpu(), a.node(), a.alarm(), a.flavor(), a.image(), a.credential(), a.projects(), a.usage(), a.token(), a.member(), a.password(), a.simulate(), a.versionCommand(), exitCodes())
+	root.AddCommand(a.login(), a.logout(), a.whoami(), a.instance(), a.job(), a.placement(), a.gpu(), a.node(), a.alarm(), a.flavor(), a.image(), a.credential(), a.projects(), a.usage(), a.token(), a.member(), a.password(), a.simulate(), a.versionCommand(), exitCodes())
 	wrapArgs(root)
 	return root
 }

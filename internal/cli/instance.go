@@ -60,11 +60,8 @@ is taken.`,
 			if err := vm.read(a, &in); err != nil {
 				return err
 			}
-			if need != (api.GPUNeed{}) {
-				in.GPU = &need
-			}
-			if (in.Flavor == "") == (in.GPU == nil) {
-				return usageError{errors.New("name a --flavor, or say with --gpu-memory and its like what the GPU must have"), cmd}
+			if err := oneShape(cmd, in.Flavor, &in.GPU, need); err != nil {
+				return err
 			}
 			if noQueue {
 				now := false
@@ -87,11 +84,7 @@ is taken.`,
 	f := cmd.Flags()
 	f.StringVar(&in.Image, "image", "", "image, by name or id")
 	f.StringVar(&in.Flavor, "flavor", "", "flavor, by name or id")
-	f.Float64Var(&need.MemoryGiB, "gpu-memory", 0, "GiB of memory that a card or slice must have, instead of a flavor")
-	f.StringVar(&need.Model, "gpu-model", "", "GPU model that it must be, instead of a flavor")
-	f.Float64Var(&need.Fraction, "gpu-fraction", 0, "part of a card that it must be (0.5: half), instead of a flavor")
-	f.IntVar(&need.Count, "gpu-count", 0, "cards or slices that it must have, instead of a flavor")
-	f.StringVar(&need.ComputeCapability, "compute-capability", "", "CUDA compute capability that it must have at least (9.0), instead of a flavor")
+	needFlags(cmd, &need)
 	f.StringVar(&in.Pool, "pool", "", "pool to run in; simulated nodes get work only when theirs is named")
 	f.StringArrayVarP(&env, "env", "e", nil, "environment variable NAME=VALUE (repeat)")
 	f.StringArrayVarP(&labels, "label", "l", nil, "label NAME=VALUE (repeat)")
@@ -123,9 +116,7 @@ func (a *app) dryRun(cmd *cobra.Command, c *api.Client, in api.InstanceCreate) e
 		for _, reason := range r.Reasons {
 			t.row(fmt.Sprintf("  %s (%d)", first(reason.Message, reason.Reason), reason.Count))
 		}
-		for _, x := range r.Instead {
-			t.row(fmt.Sprintf("  would start now: %s, %s (%d free)", x.Flavor, x.Why, x.FreeNow))
-		}
+		fillInstead(t, r.Instead)
 	})
 }
 
