@@ -94,6 +94,8 @@ func TestOutput(t *testing.T) {
 		"instance-show-failed": "instance get job-1",
 		"instance-events":      "instance events web-1",
 		"instance-logs":        "instance logs web-1",
+		"placement-explain":    "placement explain train-1",
+		"placement-dry-run":    "placement dry-run --image debian-12 --gpu-memory 24",
 		"instance-create-dry":  "instance create a --image debian-12 --flavor h100-1g --dry-run",
 		"gpu-list":             "gpu list",
 		"gpu-history":          "gpu history gpu_1",
