@@ -37,8 +37,10 @@ func (w *World) Check(t testing.TB) {
 		"event numbers with holes": `
 			SELECT count(*) FROM instance i WHERE i.event_seq <> (SELECT count(*) FROM event e WHERE e.resource_id = i.id)
 			OR i.event_seq <> (SELECT COALESCE(max(seq), 0) FROM event e WHERE e.resource_id = i.id)`,
+		// Late news of an earlier run is timed when it came, amid what is told of this one.
 		"events out of order in time": `
-			SELECT count(*) FROM event a JOIN event b ON b.resource_id = a.resource_id AND b.seq = a.seq + 1 WHERE b.at < a.at`,
+			SELECT count(*) FROM event a JOIN event b ON b.resource_id = a.resource_id AND b.seq = a.seq + 1 WHERE b.at < a.at
+			AND NOT (a.verb = 'node_back' AND (a.data->>'epoch')::bigint < (b.data->>'epoch')::bigint)`,
 		"instances whose data is on another node than they are": `
 			SELECT count(*) FROM instance i JOIN volume v ON v.instance_id = i.id WHERE i.node_id IS NOT NULL AND v.state IN ('present', 'lost') AND v.node_id <> i.node_id`,
 		"volumes whose open segment is not of their size": `
