@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 
 	"github.com/google/uuid"
 
@@ -25,8 +26,12 @@ func (a *App) CardHistory(ctx context.Context, c Call, ref string, p Page) (List
 	err = a.inPlatform(ctx, c, authz.GPUHistory, func(tx *postgres.Tx) error {
 		named := postgres.RefOf(cloud.GPUID{}, ref)
 		g, err := postgres.GPUGet(ctx, tx, named)
-		if postgres.Missing(err) {
-			g.ID, err = postgres.GPUStayOf(ctx, tx, named)
+		var several *cloud.Error
+		if postgres.Missing(err) || errors.As(err, &several) && several.Code == "gpu_ambiguous" { // a UUID is one card, wherever it was
+			last, gone := postgres.GPUStayOf(ctx, tx, named)
+			if gone == nil || postgres.Missing(err) {
+				g.ID, err = last, gone
+			}
 		}
 		if err != nil {
 			return notFound(err, "GPU", ref)

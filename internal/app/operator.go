@@ -156,7 +156,7 @@ func (a *App) GPUList(ctx context.Context, c Call, f GPUFilter, p Page) (List[cl
 	return paged(rows, limit, func(g cloud.GPU) string { return g.ID.String() }), err
 }
 
-// GPUGet shows a card, by its id or the driver's UUID.
+// GPUGet shows a card, by its id, the driver's UUID or its PCI address.
 func (a *App) GPUGet(ctx context.Context, c Call, ref string) (out cloud.GPU, err error) {
 	err = a.inPlatform(ctx, c, authz.GPURead, func(tx *postgres.Tx) (err error) {
 		out, err = postgres.GPUGet(ctx, tx, postgres.RefOf(cloud.GPUID{}, ref))

@@ -95,7 +95,7 @@ type surface interface {
 	OrphanRemove(ctx context.Context, c Call, node, orphan string) error
 	JoinTokenCreate(ctx context.Context, c Call, in JoinTokenInput) (JoinToken, error)
 	GPUList(ctx context.Context, c Call, f GPUFilter, p Page) (List[cloud.GPU], error) // with claims
-	GPUGet(ctx context.Context, c Call, gpu string) (cloud.GPU, error)                 // by id or uuid
+	GPUGet(ctx context.Context, c Call, gpu string) (cloud.GPU, error)                 // by id, uuid or PCI address
 	CardSet(ctx context.Context, c Call, gpu string, in CardInput) (cloud.GPU, error)
 	CardsSet(ctx context.Context, c Call, node string, in []NamedCardInput, dryRun bool) ([]CardResult, error) // each by itself
 	CardRecover(ctx context.Context, c Call, gpu string) (cloud.GPU, error)

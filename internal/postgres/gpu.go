@@ -2,7 +2,9 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -61,26 +63,48 @@ func GPUList(ctx context.Context, q Querier, f GPUFilter, after cloud.GPUID, lim
 	return out, claimsFill(ctx, q, out)
 }
 
-// GPUGet finds a card by its id or by the driver's UUID, with claims. Of several
-// places that a UUID was seen at, it is at the one where it isn't missing.
+// GPUGet finds a card by its id, by the driver's UUID or by its PCI address, with
+// claims. Of several places that a UUID was seen at, it is at the one where it isn't
+// missing; an address is a place, whatever is or was there.
 func GPUGet(ctx context.Context, q Querier, ref Ref) (cloud.GPU, error) {
-	rows, _ := q.Query(ctx, gpuSelect+` WHERE g.id = $1 OR g.uuid = $2`, ref.ID, ref.Name)
+	var address *string
+	if ref.Name != nil {
+		if at, err := cloud.ParsePCIAddress(*ref.Name); err == nil {
+			text := at.String()
+			address = &text
+		}
+	}
+	rows, _ := q.Query(ctx, gpuSelect+` WHERE g.id = $1 OR g.uuid = $2 OR g.pci_address = $3 ORDER BY g.id`, ref.ID, ref.Name, address)
 	list, err := pgx.CollectRows(rows, gpuScan)
 	if err != nil {
 		return cloud.GPU{}, wrap("get GPU", err)
 	}
-	if len(list) > 1 {
-		list = slices.DeleteFunc(list, func(g cloud.GPU) bool { return g.State == cloud.GPUMissing })
+	missing := func(g cloud.GPU) bool { return g.State == cloud.GPUMissing }
+	if address == nil && slices.ContainsFunc(list, func(g cloud.GPU) bool { return !missing(g) }) {
+		list = slices.DeleteFunc(list, missing)
 	}
 	switch len(list) {
 	case 0:
 		return cloud.GPU{}, wrap("get GPU", pgx.ErrNoRows)
 	case 1:
 	default:
-		return cloud.GPU{}, cloud.E(cloud.KindConflict, "gpu_ambiguous", "%d GPUs say that they are %s", len(list), list[0].UUID).WithHint("name it by its id")
+		return cloud.GPU{}, gpuAmbiguous(*ref.Name, list)
 	}
 	err = claimsFill(ctx, q, list)
 	return list[0], err
+}
+
+// gpuAmbiguous tells which cards a name may mean.
+func gpuAmbiguous(name string, list []cloud.GPU) error {
+	places := make([]string, 0, 4)
+	for i, g := range list {
+		if i == 3 {
+			places = append(places, fmt.Sprintf("and %d more", len(list)-i))
+			break
+		}
+		places = append(places, fmt.Sprintf("%s (%s on node %s, %s)", g.ID, g.PCIAddress, g.NodeName, g.State))
+	}
+	return cloud.E(cloud.KindConflict, "gpu_ambiguous", "%d GPUs are known as %s: %s", len(list), name, strings.Join(places, ", ")).WithHint("name it by its id")
 }
 
 func claimsFill(ctx context.Context, q Querier, list []cloud.GPU) error {
