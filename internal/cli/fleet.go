@@ -27,7 +27,7 @@ func (a *app) gpu() *cobra.Command {
 				return err
 			}
 			return printList(a, items, "No GPUs: no node has reported any yet.",
-				[]string{"GPU", "NODE", "#", "MODEL", "MODE", "STATE", "SLOTS", "HELD BY"},
+				[]string{"GPU", "NODE", "ADDRESS", "#", "MODEL", "MODE", "STATE", "SLOTS", "HELD BY"},
 				func(g api.GPU) []string {
 					model, state := first(g.ModelName, g.Model), g.State
 					if g.Simulated {
@@ -39,7 +39,7 @@ func (a *app) gpu() *cobra.Command {
 					if g.Changing {
 						state += ", changing"
 					}
-					return []string{first(g.UUID, g.ID), g.Node, fmt.Sprint(g.Index), model, g.Mode, state, slotBar(g), holders(g)}
+					return []string{first(g.UUID, g.ID), g.Node, first(g.PCIAddress, "-"), fmt.Sprint(g.Index), model, g.Mode, state, slotBar(g), holders(g)}
 				})
 		},
 	}, a.gpuShow(), a.gpuSet(), a.gpuRecover(), a.gpuIncidents(), a.gpuHistory(), a.gpuForget(), a.gpuSimulateFault())

@@ -26,7 +26,7 @@ func everything() map[string]any {
 	failed.Shape = api.Shape{VCPU: 1, MemoryMiB: 512, DiskMiB: 1024}
 	failed.Simulated = false
 	failed.PricePerHourMicros = nil
-	gpu := api.GPU{ID: "gpu_1", Node: "node-1", Index: 0, ModelName: "H100 80 GB", Mode: "mig", State: "ready", Simulated: true, Slots: 8,
+	gpu := api.GPU{ID: "gpu_1", Node: "node-1", PCIAddress: "0000:db:00.0", Index: 0, ModelName: "H100 80 GB", Mode: "mig", State: "ready", Simulated: true, Slots: 8,
 		Claims: []api.Claim{{Instance: "web-1", ProfileName: "1g.10gb", SlotStart: 6, SlotEnd: 7}, {Instance: "web-2", ProfileName: "3g.40gb", SlotStart: 0, SlotEnd: 4}}}
 	broken := api.GPU{ID: "gpu_2", Node: "node-1", Index: 1, ModelName: "A100 80 GB", Mode: "whole", State: "unhealthy", Reason: "fallen off the bus", Slots: 8}
 	gang := api.Job{ID: "job_1", Name: "train", Project: "default", State: api.JobQueued, Image: "debian-12", Flavor: "h100-1g", Pool: "default", Shape: h100Slice, Command: []string{"python3", "train.py"},

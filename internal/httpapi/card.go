@@ -13,7 +13,7 @@ import (
 // GPUPath names a card.
 type GPUPath struct {
 	Strict
-	GPU string `path:"gpu" maxLength:"100" doc:"Id or UUID"`
+	GPU string `path:"gpu" maxLength:"100" doc:"Id, UUID or PCI address"`
 }
 
 func (s *server) cardOperations() {
@@ -39,7 +39,7 @@ func (s *server) cardLifeOperations() {
 
 func (s *server) gpuHistory(ctx context.Context, in *struct {
 	Paged
-	GPU string `path:"gpu" maxLength:"100" doc:"Id or UUID"`
+	GPU string `path:"gpu" maxLength:"100" doc:"Id, UUID or PCI address"`
 }) (*out[api.Page[api.GPUStay]], error) {
 	l, err := s.app.CardHistory(ctx, call(ctx, ""), in.GPU, in.page())
 	return pageOf(l, err, func(x cloud.GPUStay) api.GPUStay {

@@ -31,7 +31,7 @@ func (s *server) gpuList(ctx context.Context, in *struct {
 
 func (s *server) gpuGet(ctx context.Context, in *struct {
 	Strict
-	GPU string `path:"gpu" maxLength:"100" doc:"Id or UUID"`
+	GPU string `path:"gpu" maxLength:"100" doc:"Id, UUID or PCI address"`
 }) (*tagged[api.GPU], error) {
 	g, err := s.app.GPUGet(ctx, call(ctx, ""), in.GPU)
 	return taggedGPU(g, err)

@@ -52,6 +52,7 @@ func CensusTake(ctx context.Context, q Querier) (Census, error) {
 			COALESCE(sum(k.slots), 0)::int AS slots_used
 		FROM gpu g JOIN node n ON n.id = g.node_id AND n.forgotten_at IS NULL
 		LEFT JOIN (SELECT gpu_id, sum(upper(slots) - lower(slots)) AS slots FROM gpu_claim GROUP BY gpu_id) k ON k.gpu_id = g.id
+		WHERE ` + notGhost + `
 		GROUP BY 1, 2 ORDER BY 1, 2`).Query(func(rows pgx.Rows) (err error) {
 		out.Cards, err = pgx.CollectRows(rows, pgx.RowToStructByName[CensusCards])
 		return err

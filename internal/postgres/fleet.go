@@ -127,6 +127,7 @@ func Capacity(ctx context.Context, q Querier) ([]CapacityRow, error) {
 			COALESCE(sum(k.slots) FILTER (WHERE g.mode <> 'whole'), 0)::int AS slots_used
 		FROM gpu g JOIN node n ON n.id = g.node_id AND n.forgotten_at IS NULL
 		LEFT JOIN LATERAL (SELECT sum(upper(c.slots) - lower(c.slots)) AS slots FROM gpu_claim c WHERE c.gpu_id = g.id) k ON true
+		WHERE `+notGhost+`
 		GROUP BY g.model, g.simulated ORDER BY g.model, g.simulated`)
 	return all[CapacityRow](rows, "count capacity")
 }

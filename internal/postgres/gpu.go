@@ -28,6 +28,11 @@ const gpuSelect = `
 		COALESCE(g.desired_mode, '') AS desired_mode, g.desired_geometry, g.desired_layout, g.desired_shares, g.desired_vgpu_type, ` + nodeWell + ` AS node_well, n.drained AS node_drained
 	FROM gpu g JOIN node n ON n.id = g.node_id AND n.forgotten_at IS NULL`
 
+// notGhost leaves out where a card was before it came to another slot of its node,
+// so that it is counted once. What is held there keeps its place.
+const notGhost = `NOT (g.state = 'missing' AND g.uuid <> '' AND NOT EXISTS (SELECT FROM gpu_claim h WHERE h.gpu_id = g.id)
+	AND EXISTS (SELECT FROM gpu now WHERE now.node_id = g.node_id AND now.uuid = g.uuid AND now.id <> g.id AND now.state = 'ready'))`
+
 // gpuRow is a card with its wish, as the columns lie.
 type gpuRow struct {
 	cloud.GPU
@@ -133,9 +138,9 @@ func claimsFill(ctx context.Context, q Querier, list []cloud.GPU) error {
 	return nil
 }
 
-// NodesFill gives nodes their cards, with claims.
+// NodesFill gives nodes their cards, with claims, each once.
 func NodesFill(ctx context.Context, q Querier, nodes []cloud.Node) error {
-	rows, _ := q.Query(ctx, gpuSelect+` WHERE g.node_id = ANY($1) ORDER BY g.node_id, g.pci_address`, nodeUUIDs(nodes))
+	rows, _ := q.Query(ctx, gpuSelect+` WHERE g.node_id = ANY($1) AND `+notGhost+` ORDER BY g.node_id, g.pci_address`, nodeUUIDs(nodes))
 	list, err := pgx.CollectRows(rows, gpuScan)
 	if err != nil {
 		return wrap("list nodes' GPUs", err)

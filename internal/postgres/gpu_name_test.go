@@ -54,3 +54,41 @@ func TestACardIsFoundByWhatIsKnownOfIt(t *testing.T) {
 		t.Errorf("an address that none has: %q", code)
 	}
 }
+
+// What came to another slot of its node counts once, and its old place can be shown.
+func TestACardThatChangedItsSlotCountsOnce(t *testing.T) {
+	t.Parallel()
+	w := looptest.New(t)
+	n := w.Node(t, 8, 8192, "h100-80gb", cloud.ModeWhole, 3)
+	w.Exec(t, `UPDATE gpu SET uuid = 'GPU-moved', state = CASE WHEN id = $1 THEN 'missing' ELSE state END WHERE id IN ($1, $2)`, n.Cards[0], n.Cards[1])
+	count := func() (total, capacity, listed int) {
+		err := w.DB.InSystem(t.Context(), func(tx *postgres.Tx) error {
+			nodes := []cloud.Node{{ID: n.ID}}
+			if err := postgres.NodesFill(t.Context(), tx, nodes); err != nil {
+				return err
+			}
+			rows, err := postgres.Capacity(t.Context(), tx)
+			if err != nil {
+				return err
+			}
+			for _, r := range rows {
+				capacity += r.Total
+			}
+			list, err := postgres.GPUList(t.Context(), tx, postgres.GPUFilter{Node: n.ID}, cloud.GPUID{}, 10)
+			total, listed = len(nodes[0].GPUs), len(list)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return total, capacity, listed
+	}
+	if total, capacity, listed := count(); total != 2 || capacity != 2 || listed != 3 {
+		t.Errorf("the node has %d cards, the capacity is %d, listed are %d; want 2, 2, 3", total, capacity, listed)
+	}
+	// One that is nowhere else counts: it may come back.
+	w.Exec(t, `UPDATE gpu SET uuid = 'GPU-pulled' WHERE id = $1`, n.Cards[0])
+	if total, capacity, _ := count(); total != 3 || capacity != 3 {
+		t.Errorf("with one pulled the node has %d cards, the capacity is %d; want 3, 3", total, capacity)
+	}
+}

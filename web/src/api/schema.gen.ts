@@ -3501,7 +3501,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Id or UUID */
+                /** @description Id, UUID or PCI address */
                 gpu: string;
             };
             cookie?: never;
@@ -3540,7 +3540,7 @@ export interface operations {
                 "If-Match"?: string;
             };
             path: {
-                /** @description Id or UUID */
+                /** @description Id, UUID or PCI address */
                 gpu: string;
             };
             cookie?: never;
@@ -3577,7 +3577,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Id or UUID */
+                /** @description Id, UUID or PCI address */
                 gpu: string;
             };
             cookie?: never;
@@ -3612,7 +3612,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @description Id or UUID */
+                /** @description Id, UUID or PCI address */
                 gpu: string;
             };
             cookie?: never;
@@ -3644,7 +3644,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Id or UUID */
+                /** @description Id, UUID or PCI address */
                 gpu: string;
             };
             cookie?: never;
@@ -3679,7 +3679,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description Id or UUID */
+                /** @description Id, UUID or PCI address */
                 gpu: string;
             };
             cookie?: never;
@@ -3714,7 +3714,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description Id or UUID */
+                /** @description Id, UUID or PCI address */
                 gpu: string;
             };
             cookie?: never;
