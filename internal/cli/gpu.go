@@ -49,7 +49,11 @@ func fillGPU(t *table, g *api.GPU) {
 		t.row("changing", first(g.WishReason, "its node has yet to act on it")+"; nothing new is placed on it")
 	}
 	if g.Checking {
-		t.row("check", "asked for; its node has yet to make it")
+		waits := "its node has yet to make it"
+		if g.State == "missing" {
+			waits = "it waits for the card's return"
+		}
+		t.row("check", "asked for; "+waits)
 	}
 	t.row("can be", first(strings.Join(g.Modes, ", "), "-"))
 	t.row("driver", first(g.Driver, "-"))

@@ -55,3 +55,18 @@ func TestAnotherOperatorsChangeIsReplacedOnlyOnPurpose(t *testing.T) {
 		t.Errorf("what is so already is still shown as wished: %+v", r)
 	}
 }
+
+// What is asked of a card that isn't there says that it waits for it.
+func TestWhatIsAskedOfAMissingCardWaitsForIt(t *testing.T) {
+	t.Parallel()
+	card := api.GPU{ID: "gpu_1", Mode: "whole", State: "missing", Checking: true}
+	cloud := newFakeCloud(t, map[string]any{"GET /v1/gpus/gpu_1": card})
+	if r := tenon(t, cloud.URL, "gpu", "show", "gpu_1"); r.code != 0 || !strings.Contains(r.out, "asked for; it waits for the card's return") {
+		t.Errorf("missing: %+v", r)
+	}
+	card.State = "quarantined"
+	cloud.answers["GET /v1/gpus/gpu_1"] = card
+	if r := tenon(t, cloud.URL, "gpu", "show", "gpu_1"); r.code != 0 || !strings.Contains(r.out, "asked for; its node has yet to make it") {
+		t.Errorf("quarantined: %+v", r)
+	}
+}

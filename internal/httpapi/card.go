@@ -159,11 +159,23 @@ func cardFill(out *api.GPU, g cloud.GPU) {
 	})
 	out.Missing = each(g.Missing, place)
 	out.Profiles = profilesOf(g.Model)
-	out.Changing, out.WishReason, out.Revision = g.Changing, g.WishReason, g.Revision
+	out.Changing, out.WishReason, out.Revision = g.Changing, wishReason(g), g.Revision
 	out.Checking = g.Recover > g.Recovered
 	if g.Wish.Mode != "" {
 		out.Wish = &api.GPUWish{Mode: string(g.Wish.Mode), Layout: each(g.Wish.Layout, place), Shares: g.Wish.Shares, VGPUType: g.Wish.VGPUType, WishedAt: utc(g.WishedAt)}
 	}
+}
+
+// wishReason says why a card is not yet what it is wished to be: what its node last
+// said of that, unless nobody can act on it now.
+func wishReason(g cloud.GPU) string {
+	switch {
+	case g.Changing && g.State == cloud.GPUMissing:
+		return "its node no longer sees the card; it waits for the card's return"
+	case g.Changing && !g.NodeWell:
+		return "its node does not answer, or is fenced; it waits for the node's return"
+	}
+	return g.WishReason
 }
 
 // profilesOf lists what MIG can cut a model into.

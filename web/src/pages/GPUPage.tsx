@@ -134,7 +134,12 @@ export function GPUPage() {
         {g.state !== 'ready' && g.reason && (
           <Notice tone={g.state === 'cleaning' ? 'grey' : 'red'}>{sentence(g.reason)}</Notice>
         )}
-        {g.checking && <Notice>An operator asked for a check; its node has yet to make it.</Notice>}
+        {g.checking && (
+          <Notice>
+            An operator asked for a check;{' '}
+            {g.state === 'missing' ? "it waits for the card's return" : 'its node has yet to make it'}.
+          </Notice>
+        )}
         <GPUChanging g={g} />
         {g.simulated && (
           <Notice>
