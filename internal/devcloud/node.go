@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tenon-cloud/tenon/api"
+	"github.com/tenon-cloud/tenon/internal/device/sim"
 	"github.com/tenon-cloud/tenon/internal/durable"
 )
 
@@ -86,13 +87,24 @@ func (s *Supervisor) agentService(o Options, join string) (Service, error) {
 			"TENON_AGENT_NAME=local",
 			"TENON_AGENT_CA_FILE="+s.nodeCA(),
 			"TENON_AGENT_JOIN_TOKEN_FILE="+path,
-			"TENON_AGENT_BOARD=sim:"+cmp.Or(o.Board, "local"),
+			"TENON_AGENT_BOARD=sim:"+o.board(),
 			"TENON_AGENT_LOG_FORMAT=json",
 		),
 		StopSignal: syscall.SIGTERM,
 		StopGrace:  10 * time.Second,
 	}, nil
 }
+
+// boardFits reports whether the local node can start with the board that is asked
+// for: its agent would end at once, for as long as a card of another one is held.
+func (s *Supervisor) boardFits(o Options) error {
+	if err := sim.Fits(filepath.Join(s.Folder(partNode), "sim"), o.board()); err != nil {
+		return fmt.Errorf("--board: %w", err)
+	}
+	return nil
+}
+
+func (o Options) board() string { return cmp.Or(o.Board, "local") }
 
 // watchdogService ends guests that may not run without contact when the agent
 // can't.

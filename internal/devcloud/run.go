@@ -79,6 +79,13 @@ func Run(ctx context.Context, o Options, console *Console, hurry <-chan struct{}
 	if err != nil {
 		return err
 	}
+	if err := s.boardFits(o); err != nil {
+		if s.survivors { // what an earlier run left may have guests in it: they stay for the earlier board
+			s.lock.Release()
+			return err
+		}
+		return errors.Join(err, s.Close())
+	}
 	go func() {
 		select {
 		case <-hurry:

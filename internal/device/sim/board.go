@@ -109,7 +109,7 @@ func Open(cfg Config) (*Board, error) {
 			}
 			mode = want
 		}
-		b.cards = append(b.cards, card{cardFile: c, index: i, uuid: "GPU-SIM-" + b.uuid("gpu", i), model: m, geo: geo, mode: mode})
+		b.cards = append(b.cards, card{cardFile: c, index: i, uuid: b.cardUUID(i), model: m, geo: geo, mode: mode})
 	}
 	for i := range cfg.Modes {
 		if i < 0 || i >= len(b.cards) {

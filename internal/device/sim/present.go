@@ -46,15 +46,45 @@ func (b *Board) withdraw(owner string) error {
 	return nil
 }
 
-// restore presents what is held and removes this cloud's specs that nothing
-// holds: a crash came between the two, or a reboot emptied the folder.
-func (b *Board) restore() error {
+// Fits reports whether a node whose state is in a folder can have a board: not while
+// anything holds a card that the board has not. It changes nothing.
+func Fits(stateDir, board string) error {
+	if _, err := os.Stat(filepath.Join(stateDir, "state.json")); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	data, err := loadBoard(nil, board)
+	if err != nil {
+		return err
+	}
+	b := &Board{cfg: Config{Board: board, StateDir: stateDir}}
+	if err := b.load(); err != nil {
+		return err
+	}
+	for i, c := range data.GPUs {
+		b.cards = append(b.cards, card{cardFile: c, uuid: b.cardUUID(i)})
+	}
+	return b.hasHeld()
+}
+
+// hasHeld reports whether the board has every card that is held.
+func (b *Board) hasHeld() error {
 	for owner, h := range b.state.Held {
 		for _, d := range h.Devices {
 			if b.card(d.GPUUUID) == nil {
-				return fmt.Errorf("open simulated board: %s holds card %s, which board %q has not; start it with its earlier board", owner, d.GPUUUID, b.cfg.Board)
+				return fmt.Errorf("%s holds card %s, which board %q has not; start it with its earlier board", owner, d.GPUUUID, b.cfg.Board)
 			}
 		}
+	}
+	return nil
+}
+
+// restore presents what is held and removes this cloud's specs that nothing
+// holds: a crash came between the two, or a reboot emptied the folder.
+func (b *Board) restore() error {
+	if err := b.hasHeld(); err != nil {
+		return fmt.Errorf("open simulated board: %w", err)
+	}
+	for owner, h := range b.state.Held {
 		if err := b.present(owner, h); err != nil {
 			return fmt.Errorf("open simulated board: %w", err)
 		}

@@ -82,3 +82,6 @@ func (b *Board) uuid(words ...any) string {
 	sum := sha256.Sum256([]byte(b.state.Seed + fmt.Sprint(words...)))
 	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
 }
+
+// cardUUID is that of the board's card of an index.
+func (b *Board) cardUUID(i int) string { return "GPU-SIM-" + b.uuid("gpu", i) }
