@@ -66,7 +66,7 @@ func (t tariff) rates(i cloud.Instance) (running, now int64, priced bool) {
 // holding reports that an instance keeps its place while it is stopped, or is on
 // its way there.
 func holding(i cloud.Instance) bool {
-	return i.Held || i.State == cloud.StateStopping && i.Reason == postgres.ReasonHold
+	return i.Held && i.Reason != postgres.ReasonNodeLost || i.State == cloud.StateStopping && i.Reason == postgres.ReasonHold
 }
 
 // ratesFor is how long a price list is remembered for answers that only show it.

@@ -104,7 +104,7 @@ func (s *step) run(at time.Time) {
 	s.events = append(s.events, postgres.InstanceEvent(in, "running", "started", at, nil))
 }
 
-// lost notes that nobody knows whether the instance still runs.
+// lost notes that nobody knows whether the instance still runs, or has its place.
 func (s *step) lost(proven time.Time, why string, now time.Time) {
 	in := &s.inst
 	in.Reason, in.Message = postgres.ReasonNodeLost, why
@@ -112,6 +112,15 @@ func (s *step) lost(proven time.Time, why string, now time.Time) {
 	s.events = append(s.events, postgres.InstanceEvent(in, "node_lost", in.Message, now, map[string]any{
 		"proven_until": clamp(proven, in.StateAt, now),
 	}))
+}
+
+// regained notes that what keeps its place has it again. While its node was away
+// nobody could have started it, so that isn't charged afterwards.
+func (s *step) regained(now time.Time) {
+	in := &s.inst
+	in.Reason, in.Message = nodewire.ReasonAsked, "stopped; its node is back, and it keeps its place"
+	s.changed = true
+	s.events = append(s.events, postgres.InstanceEvent(in, "node_back", "its node is back; its place is held again", now, nil))
 }
 
 // found notes that it ran all the while: late news, which corrects what was

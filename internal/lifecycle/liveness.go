@@ -51,13 +51,13 @@ func (l *Lifecycle) Liveness(ctx context.Context) error {
 	return nil
 }
 
-// forsaken marks what ran on a node that is lost or fenced and stays there, says
-// what it waits for, and looks again at it once the node is back and says that
-// it runs.
+// forsaken marks what ran or kept its place on a node that is lost or fenced and
+// stays there, says what it waits for, and looks again at it once the node is back:
+// what kept its place counts from then on, what ran when its node says that it does.
 func (l *Lifecycle) forsaken(ctx context.Context) error {
 	err := l.each(ctx, postgres.InstanceForsaken, func(ctx context.Context, tx *postgres.Tx, was postgres.Standing, now time.Time) (step, error) {
 		s := step{inst: was}
-		if was.State != cloud.StateRunning || was.Reason == postgres.ReasonNodeLost {
+		if was.State != cloud.StateRunning && !was.Held || was.Reason == postgres.ReasonNodeLost {
 			return s, nil
 		}
 		f, err := postgres.FenceFactsGet(ctx, tx, was.ID)
@@ -65,6 +65,21 @@ func (l *Lifecycle) forsaken(ctx context.Context) error {
 			return s, err
 		}
 		s.lost(f.SeenAt, waitsFor(was, f), now)
+		return s, nil
+	})
+	if err != nil {
+		return err
+	}
+	err = l.each(ctx, postgres.InstanceRegained, func(ctx context.Context, tx *postgres.Tx, was postgres.Standing, now time.Time) (step, error) {
+		s := step{inst: was}
+		if !was.Held || was.Reason != postgres.ReasonNodeLost {
+			return s, nil
+		}
+		f, err := postgres.FenceFactsGet(ctx, tx, was.ID)
+		if err != nil || f.State != cloud.NodeReady || f.Fenced {
+			return s, err
+		}
+		s.regained(now)
 		return s, nil
 	})
 	if err != nil {
@@ -82,6 +97,8 @@ func (l *Lifecycle) forsaken(ctx context.Context) error {
 // waitsFor says why an instance stays on a node that nobody hears of.
 func waitsFor(was postgres.Standing, f postgres.FenceFacts) string {
 	switch {
+	case was.Held:
+		return "its node has not been heard of: it keeps its place there, which isn't charged until the node is back"
 	case was.OnNodeLoss != cloud.LossRestarts:
 		return "its node has not been heard of: it waits for it, and what it holds stays held (on_node_loss is wait)"
 	case f.Data:

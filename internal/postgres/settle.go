@@ -112,13 +112,22 @@ func NodesJudge(ctx context.Context, q Querier, late, lost, listened time.Durati
 	return out, nil
 }
 
-// InstanceForsaken finds what ran on nodes that are lost or fenced, stays there,
-// and is not marked so.
+// InstanceForsaken finds what ran, or kept its place, on nodes that are lost or
+// fenced, stays there, and is not marked so.
 func InstanceForsaken(ctx context.Context, q Querier, limit int) ([]InstanceRef, error) {
 	return instanceRefs(ctx, q, `
 		SELECT i.id, i.project_id FROM node n JOIN instance i ON i.node_id = n.id
-		WHERE (n.state = 'lost' OR n.fenced_at IS NOT NULL) AND n.forgotten_at IS NULL AND i.state = 'running'
+		WHERE (n.state = 'lost' OR n.fenced_at IS NOT NULL) AND n.forgotten_at IS NULL AND (i.state = 'running' OR i.held)
 			AND i.reason <> 'node_lost' AND NOT (n.fenced_at IS NOT NULL AND `+takeable+`)
+		ORDER BY i.id LIMIT $1`, limit)
+}
+
+// InstanceRegained finds what keeps its place on nodes that were lost and are
+// back, and is marked still.
+func InstanceRegained(ctx context.Context, q Querier, limit int) ([]InstanceRef, error) {
+	return instanceRefs(ctx, q, `
+		SELECT i.id, i.project_id FROM node n JOIN instance i ON i.node_id = n.id
+		WHERE n.state = 'ready' AND n.fenced_at IS NULL AND n.forgotten_at IS NULL AND i.held AND i.reason = 'node_lost'
 		ORDER BY i.id LIMIT $1`, limit)
 }
 

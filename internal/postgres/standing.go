@@ -355,8 +355,8 @@ func asJSON(v any) string {
 	return string(b)
 }
 
-// ReasonNodeLost marks a running instance whose node is lost: whether it runs is
-// unknown, so nothing that happens to it is charged until its node has spoken.
+// ReasonNodeLost marks an instance that runs or keeps its place on a node that is
+// lost: what is there is unknown, so nothing is charged until its node has spoken.
 const ReasonNodeLost = "node_lost"
 
 // ReasonDegraded marks a running instance a GPU of which is out of service.
@@ -375,11 +375,12 @@ const ReasonHold = "asked_to_hold"
 func InstanceEvent(s *Standing, verb, message string, at time.Time, data map[string]any) cloud.Event {
 	s.EventSeq++
 	state := string(s.State)
-	if s.State == cloud.StateRunning && s.Reason == ReasonNodeLost {
+	lost := (s.State == cloud.StateRunning || s.Held) && s.Reason == ReasonNodeLost
+	if lost {
 		state = "unknown"
 	}
 	all := map[string]any{"state": state, "reason": s.Reason, "epoch": s.Epoch, "kind": string(s.Kind), "shape": s.Shape}
-	if s.Held || s.State == cloud.StateStopping && s.Reason == ReasonHold {
+	if s.Held && !lost || s.State == cloud.StateStopping && s.Reason == ReasonHold {
 		all["held"] = true // charged as if it ran
 	}
 	maps.Copy(all, data)
