@@ -130,10 +130,17 @@ func (a *App) dryRun(ctx context.Context, c Call, w wish) (DryRun, error) {
 	out.StartsNow = d.Refusal == nil
 	if d.Refusal != nil {
 		out.Instead = instead(board, mine, w.flavor, flavors)
-		out.NeverFits = d.Refusal.NeverFits
-		for _, r := range d.Refusal.Reasons {
-			out.Reasons = append(out.Reasons, Reason{Reason: string(r.Code), Message: r.String(), Count: r.Count})
-		}
+		out.refuse(d.Refusal)
 	}
 	return out, nil
+}
+
+// refuse takes over why one does not start.
+func (d *DryRun) refuse(r *placement.Refusal) {
+	for _, why := range r.Reasons {
+		d.Reasons = append(d.Reasons, Reason{Reason: string(why.Code), Message: why.String(), Count: why.Count})
+	}
+	if d.NeverFits = r.NeverFits; r.NeverFits {
+		d.FreeNow = 0 // what is free is nothing that this one could have
+	}
 }

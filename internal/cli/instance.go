@@ -105,10 +105,13 @@ func (a *app) dryRun(cmd *cobra.Command, c *api.Client, in api.InstanceCreate) e
 	}
 	return a.print(r, func(t *table) {
 		outcome := "would wait"
-		if r.StartsNow {
+		switch {
+		case r.StartsNow:
 			outcome = "would start now"
+		case r.NeverFits:
+			outcome = "would wait for ever: no node of the pool could take it, were it empty"
 		}
-		if r.Simulated {
+		if r.Simulated && !r.NeverFits {
 			outcome += ", on simulated GPUs"
 		}
 		t.row("OUTCOME", "FLAVOR", "POOL", "PRICE/HOUR", "FREE NOW", "WAITING BEFORE")
