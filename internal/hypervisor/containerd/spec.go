@@ -63,7 +63,7 @@ func (d *Driver) createContainer(ctx context.Context, spec hypervisor.Spec, img 
 		oci.WithUserNamespace(mapping, mapping),
 		oci.WithLinuxNamespace(specs.LinuxNamespace{Type: specs.UserNamespace, Path: at.UserNS}),
 		oci.WithLinuxNamespace(specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: at.NetNS}),
-		oci.WithNamespacedCgroup(),
+		oci.WithLinuxNamespace(specs.LinuxNamespace{Type: specs.CgroupNamespace}), // on v1 too
 		oci.WithCgroup(d.cgroupPath(spec.ID)),
 		oci.WithMemoryLimit(memory),
 		oci.WithMemorySwap(int64(memory)), // memory and swap together: no swap
@@ -75,6 +75,7 @@ func (d *Driver) createContainer(ctx context.Context, spec hypervisor.Spec, img 
 		func(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
 			return d.withDevices(s, spec.ID, device.CDINames(spec.Grants), ids.Base)
 		},
+		withHostMasks(len(spec.Grants) > 0 || len(spec.Devices) > 0),
 		withHomes(homes),
 		seccomp.WithDefaultProfile(), // last: it follows the capabilities
 	}
