@@ -64,7 +64,7 @@ func (t tariff) rates(i cloud.Instance) (running, now int64, priced bool) {
 }
 
 // holding reports that an instance keeps its place while it is stopped, or is on
-// its way there.
+// its way there; one on a lost node isn't charged.
 func holding(i cloud.Instance) bool {
 	return i.Held && i.Reason != postgres.ReasonNodeLost || i.State == cloud.StateStopping && i.Reason == postgres.ReasonHold
 }

@@ -200,7 +200,7 @@ func TestSharesAreOneOrganisations(t *testing.T) {
 	}
 	eventually(t, "another organisation waits", func() bool {
 		i, err := other.InstanceGet(ctx, "default", theirs.ID)
-		return err == nil && i.State == api.StateQueued && strings.Contains(i.Message, "shared by another organisation")
+		return err == nil && i.State == api.StateQueued && strings.Contains(i.Message, "1 GPU: in use")
 	})
 	second := c.Running(acme.Client, api.InstanceCreate{Name: "second", Image: img, Flavor: f.Name})
 	if first.GPUs[0].SlotStart == second.GPUs[0].SlotStart || second.GPUs[0].GPUID != card.ID {

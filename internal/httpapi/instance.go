@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"maps"
 
 	"github.com/tenon-cloud/tenon/api"
 	"github.com/tenon-cloud/tenon/internal/app"
@@ -219,9 +220,15 @@ func volumeOf(v cloud.Volume) api.Volume {
 	return api.Volume{ID: v.ID.String(), Role: string(v.Role), SizeMiB: v.SizeMiB, UsedMiB: v.UsedMiB, State: v.State, Node: v.NodeName, Message: v.Message}
 }
 
+// eventOf leaves out which nodes an event is about: those who read a project's events
+// could tell from it with whom they share one.
 func eventOf(e cloud.Event) api.Event {
+	data := maps.Clone(e.Data)
+	for _, hidden := range []string{"node_id", "from_node"} {
+		delete(data, hidden)
+	}
 	return api.Event{
 		ID: e.ID.String(), Resource: e.Resource, ResourceID: e.ResourceID, Seq: e.Seq, Verb: e.Verb,
-		Message: e.Message, At: e.At.UTC(), Data: e.Data,
+		Message: e.Message, At: e.At.UTC(), Data: data,
 	}
 }

@@ -117,7 +117,11 @@ func cardAlarms(c postgres.CardCondition) (out []cloud.Alarm) {
 	case cloud.GPUUnhealthy:
 		raise("unhealthy", "critical", "%s is out of service%s; look at it, and recover it when it is well", name, why)
 	case cloud.GPUMissing:
-		raise("missing", "critical", "%s is gone%s; what was held of it stays held", name, why)
+		held := "nothing of it is held"
+		if c.Held {
+			held = "what was held of it stays held"
+		}
+		raise("missing", "critical", "%s is gone%s; %s", name, why, held)
 	}
 	if c.Missing > 0 {
 		raise("slices", "warning", "%s lacks %d of the slices of its layout; the others are in service", name, c.Missing)

@@ -157,7 +157,7 @@ var codes = []struct {
 	{GPUCleaning, "GPU", "being cleaned"},
 	{GPUNeedsReset, "GPU", "waits for a reset"},
 	{GPUChanging, "GPU", "its mode or layout is being changed"},
-	{GPUShares, "GPU", "shared by another organisation"},
+	{GPUShares, "GPU", "in use"},
 	{GPUMedia, "GPU", "media engines in use"},
 	{GPUBusy, "GPU", "in use"},
 	{Fragmented, "GPU", "fragmented"},

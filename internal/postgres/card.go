@@ -157,12 +157,13 @@ type CardCondition struct {
 	State   cloud.GPUState
 	Reason  string
 	Missing int // slices of its layout that its driver does not show
+	Held    bool
 }
 
 // CardConditionList reads the cards that are out or not whole.
 func CardConditionList(ctx context.Context, q Querier) ([]CardCondition, error) {
 	rows, _ := q.Query(ctx, `
-		SELECT g.id, n.name, g.pci_address, g.model, g.state, g.reason, jsonb_array_length(g.missing)
+		SELECT g.id, n.name, g.pci_address, g.model, g.state, g.reason, jsonb_array_length(g.missing), EXISTS (SELECT FROM gpu_claim k WHERE k.gpu_id = g.id)
 		FROM gpu g JOIN node n ON n.id = g.node_id AND n.forgotten_at IS NULL
 		WHERE g.state IN ('needs_reset', 'quarantined', 'unhealthy', 'missing') OR g.missing <> '[]' ORDER BY g.id`)
 	out, err := pgx.CollectRows(rows, pgx.RowToStructByPos[CardCondition])

@@ -62,8 +62,8 @@ const words: Record<string, Words> = {
     help: 'That takes seconds once nothing of it is held.',
   },
   gpu_shares: {
-    short: (n) => `${gpus(n)} shared by another organisation`,
-    help: 'It starts when that organisation has left the card.',
+    short: (n) => `${gpus(n)} in use`,
+    help: 'It starts when enough is free again.',
   },
   gpu_layout: { short: (n) => `${gpus(n)} laid out without such a slice`, aside: true },
   gpu_not_for_vm: { short: (n) => `${gpus(n)} no VM can have`, aside: true },
