@@ -207,6 +207,15 @@ func TestC11OneBadCardAmongFour(t *testing.T) {
 		}
 	}
 	change.GPUs = append(change.GPUs[:1], append([]api.NamedGPUUpdate{{GPU: held, GPUUpdate: api.GPUUpdate{Mode: "mig"}}}, change.GPUs[1:]...)...)
+	dry, err := c.Admin.NodeGPUsUpdate(ctx, "node-1", change, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range dry.Items {
+		if bad := i == 1; r.Applied || (r.Problem != nil) != bad || (r.Card == nil) != bad {
+			t.Errorf("dry run, result %d: %+v %+v", i, r, r.Problem)
+		}
+	}
 	got, err := c.Admin.NodeGPUsUpdate(ctx, "node-1", change, false)
 	if err != nil {
 		t.Fatal(err)

@@ -105,7 +105,7 @@ func (s *server) nodeGPUsUpdate(ctx context.Context, in *struct {
 	})
 	results, err := s.app.CardsSet(ctx, call(ctx, ""), in.Node, list, in.DryRun.DryRun)
 	return listOf(results, err, func(r app.CardResult) api.GPUUpdateResult {
-		out := api.GPUUpdateResult{GPU: r.GPU, Applied: r.Err == nil}
+		out := api.GPUUpdateResult{GPU: r.GPU, Applied: r.Err == nil && !in.DryRun.DryRun}
 		if r.Err != nil {
 			out.Problem = &answerOf(ctx, r.Err).Problem
 			return out
