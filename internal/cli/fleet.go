@@ -60,7 +60,11 @@ func slotBar(g api.GPU) string {
 func holders(g api.GPU) string {
 	var held []string
 	for n, c := range g.Claims {
-		held = append(held, fmt.Sprintf("%c=%s %s", 'a'+n%26, first(c.Instance, c.InstanceID), first(c.ProfileName, c.Profile)))
+		whose := first(c.Instance, c.InstanceID)
+		if c.Organisation != "" { // two tenants may have chosen one name
+			whose = c.Organisation + "/" + whose
+		}
+		held = append(held, fmt.Sprintf("%c=%s %s", 'a'+n%26, whose, first(c.ProfileName, c.Profile)))
 	}
 	return first(strings.Join(held, ", "), "-")
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -126,7 +127,7 @@ func (a *app) gpuSet() *cobra.Command {
 				for _, text := range layout {
 					e, err := layoutEntry(text)
 					if err != nil {
-						return err
+						return usageError{err, cmd}
 					}
 					entries = append(entries, e)
 				}
@@ -137,6 +138,9 @@ func (a *app) gpuSet() *cobra.Command {
 			}
 			if cmd.Flags().Changed("vgpu-type") {
 				in.VGPUType = &vgpuType
+			}
+			if in == (api.GPUUpdate{}) {
+				return usageError{errors.New("nothing is said of what the card is to be"), cmd}
 			}
 			c, err := a.client()
 			if err != nil {

@@ -70,3 +70,26 @@ func TestWhatIsAskedOfAMissingCardWaitsForIt(t *testing.T) {
 		t.Errorf("quarantined: %+v", r)
 	}
 }
+
+// A command line that says nothing, or no slice, is a wrong one; nothing is asked.
+func TestAWrongGPUSetIsAWrongCommandLine(t *testing.T) {
+	t.Parallel()
+	cloud := newFakeCloud(t, map[string]any{"PATCH /v1/gpus/gpu_1": api.GPU{ID: "gpu_1"}})
+	for _, args := range []string{"", "--dry-run", "--slice 1g.10gb@x", "--slice 1g.10gb=99999999999999999999"} {
+		if r := tenon(t, cloud.URL, strings.Fields("gpu set gpu_1 "+args)...); r.code != exitUsage || r.err == "" {
+			t.Errorf("%q: %+v", args, r)
+		}
+	}
+	if r := tenon(t, cloud.URL, "gpu", "set", "gpu_1", "--free-layout"); r.code != 0 {
+		t.Errorf("a free layout: %+v", r)
+	}
+}
+
+// Who holds a card is told with the organisation: names are unique only within one.
+func TestAHolderIsNamedWithItsOrganisation(t *testing.T) {
+	t.Parallel()
+	g := api.GPU{Claims: []api.Claim{{Instance: "a", Organisation: "acme", ProfileName: "1g.10gb"}, {Instance: "a", Organisation: "umbrella", ProfileName: "1g.10gb"}}}
+	if got := holders(g); got != "a=acme/a 1g.10gb, b=umbrella/a 1g.10gb" {
+		t.Error(got)
+	}
+}
