@@ -48,3 +48,26 @@ func TestABoardFitsWhatIsHeld(t *testing.T) {
 		t.Errorf("once nothing is held: %v", err)
 	}
 }
+
+// Another board has other cards, whatever their index; a folder that was made before
+// boards were told apart keeps the cards that it had.
+func TestAnotherBoardHasOtherCards(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first := inventory(t, open(t, Config{Board: "hgx-h100", CloudID: "test", StateDir: dir}))
+	for _, g := range inventory(t, open(t, Config{Board: "a30", CloudID: "test", StateDir: dir})) {
+		if g.UUID == first[g.Index].UUID {
+			t.Errorf("card %d of another board is %s too", g.Index, g.UUID)
+		}
+	}
+	if again := inventory(t, open(t, Config{Board: "hgx-h100", CloudID: "test", StateDir: dir})); again[0].UUID != first[0].UUID {
+		t.Error("a board's cards are not the same again")
+	}
+	old := t.TempDir()
+	if err := os.WriteFile(filepath.Join(old, "state.json"), []byte(`{"format":1,"seed":"x","held":{}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if g := inventory(t, open(t, Config{Board: "local", CloudID: "test", StateDir: old})); g[0].UUID != "GPU-SIM-8b17169f"+g[0].UUID[16:] {
+		t.Errorf("a card of before is now %s", g[0].UUID)
+	}
+}

@@ -18,9 +18,11 @@ const stateFormat = 1
 
 // state is what must outlive the process.
 type state struct {
-	Format int             `json:"format"`
-	Seed   string          `json:"seed"` // makes the UUIDs of this state folder
-	Held   map[string]hold `json:"held"` // by instance
+	Format int    `json:"format"`
+	Seed   string `json:"seed"` // makes the UUIDs of this state folder
+	// ByBoard has another board have other cards; a folder of before keeps its UUIDs.
+	ByBoard bool            `json:"by_board,omitempty"`
+	Held    map[string]hold `json:"held"` // by instance
 	// Cards are by PCI address what operators made of them.
 	Cards map[string]cardState `json:"cards,omitempty"`
 	// Faults are what the cards showed of late, oldest first.
@@ -41,7 +43,7 @@ func (b *Board) load() error {
 		if seed == "" {
 			seed = rand.Text()
 		}
-		b.state = state{Format: stateFormat, Seed: seed, Held: map[string]hold{}, Cards: map[string]cardState{}}
+		b.state = state{Format: stateFormat, Seed: seed, ByBoard: true, Held: map[string]hold{}, Cards: map[string]cardState{}}
 		return b.save()
 	}
 	if err != nil {
@@ -84,4 +86,9 @@ func (b *Board) uuid(words ...any) string {
 }
 
 // cardUUID is that of the board's card of an index.
-func (b *Board) cardUUID(i int) string { return "GPU-SIM-" + b.uuid("gpu", i) }
+func (b *Board) cardUUID(i int) string {
+	if b.state.ByBoard {
+		return "GPU-SIM-" + b.uuid("gpu", b.cfg.Board, " ", i)
+	}
+	return "GPU-SIM-" + b.uuid("gpu", i)
+}
