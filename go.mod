@@ -2,6 +2,13 @@ module github.com/tenon-cloud/tenon
 
 go 1.26.6
 
+// What is built and what runs here is no code of ours.
+ignore (
+	./bin
+	./var
+	./web/node_modules
+)
+
 require (
 	github.com/coder/websocket v1.8.15
 	github.com/containerd/containerd/v2 v2.4.2
